@@ -1,0 +1,281 @@
+"""Where the calls of one class wait: tenants by least attained cost, a virtual deadline inside. Pure."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import count
+from math import exp, inf
+from typing import TYPE_CHECKING
+
+from andante.errors import Rejected
+from andante.ticket import State, Ticket, Way
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from andante.gate import Gate
+    from andante.service import ServiceClass
+
+_arrival = count()
+_COMPACT_AT = 32
+
+MARGIN = 1.1  # on forecasts
+
+
+class _Tenant:
+    """The waiting calls of one tenant, and the cost it has attained while it waited."""
+
+    __slots__ = ("attained", "heap", "name", "top", "waiting")
+
+    def __init__(self, name: Hashable, attained: float) -> None:
+        self.name = name
+        self.attained = attained
+        self.waiting = 0
+        self.top = -inf  # no key in the heap is larger
+        self.heap: list[tuple[float, int, Ticket]] = []
+
+
+class Lane:
+    """The part of the line in which the calls of one service class wait, and what is counted about them.
+
+    Pushing, taking and removing cost O(log n); removed calls are swept out when they are more than half of a heap.
+    """
+
+    def __init__(self, service: ServiceClass, rank: int, shared: Iterable[Gate], size_bias: float) -> None:
+        self.waiting = 0
+        self.offered = self.started = self.refused = self.withdrawn = 0
+        self.done = self.overloaded = self.ignored = 0
+        self.credit = 0.0
+        self.drain = DrainRate()
+        self._tenants: dict[Hashable, _Tenant] = {}
+        self._order: list[tuple[float, int, _Tenant]] = []
+        self._mean = 0.0
+        self.plan(service, rank, shared, size_bias)
+
+    def plan(self, service: ServiceClass, rank: int, shared: Iterable[Gate], size_bias: float) -> None:
+        """Take these settings from now on."""
+        self.service = service
+        self.name = service.name
+        self.rank = rank
+        self.way = Way(shared, service.gates)
+        self.horizon = service.horizon
+        self.ttft, self.e2e, self.max_wait = (
+            inf if value is None else float(value)  # type: ignore[arg-type]  # __post_init__ made it float
+            for value in (service.ttft, service.e2e, service.max_wait)
+        )
+        self.size_bias = size_bias
+        longest = min(self.horizon, self.max_wait)
+        self.drain.memory = min(60.0, max(2.0, longest / 10))
+
+    @property
+    def inside(self) -> int:
+        """Calls of this class that have started and not ended."""
+        return self.started - self.done - self.overloaded - self.ignored
+
+    def key(self, ticket: Ticket) -> float:
+        """The virtual deadline: arrival + D * (1 + size_bias * min(4, size / mean size)), at most the call's own.
+
+        The mean size is a moving average (0.02) over the calls that waited, which starts at the first of them.
+        """
+        if self.horizon == inf:
+            return ticket.arrived
+        size = ticket.cost.size
+        mean = self._mean or size
+        relative = min(4.0, size / mean) if mean else 0.0
+        key = ticket.arrived + self.horizon * (1 + self.size_bias * relative)
+        return key if key < ticket.deadline else ticket.deadline
+
+    def latest_start(self, ticket: Ticket, now: float) -> float:
+        """min(arrival + ttft - 1.1 first, arrival + e2e - 1.1 end, deadline - 1.1 end, arrival + max_wait).
+
+        `first` and `end` are what the gates expect of this call. Past that moment it is refused, never started.
+        """
+        first = end = 0.0
+        for expected in self.way.forecasts:
+            soon, late = expected(ticket, now)
+            first, end = max(first, soon), max(end, late)
+        arrived = ticket.arrived
+        return min(
+            arrived + self.ttft - MARGIN * first,
+            arrived + self.e2e - MARGIN * end,
+            ticket.deadline - MARGIN * end,
+            arrived + self.max_wait,
+        )
+
+    def push(self, ticket: Ticket, now: float) -> bool:
+        """`ticket` waits. True if it stands at the head of its tenant."""
+        if self.waiting == 0:
+            self.credit = 0.0
+            self.drain.begin(now)
+        name = ticket.call.tenant
+        tenant = self._tenants.get(name)
+        if tenant is None:
+            tenant = self._tenants[name] = _Tenant(name, self._least())
+            heappush(self._order, (tenant.attained, next(_arrival), tenant))
+        ticket.queued = True
+        size = ticket.cost.size
+        self._mean = self._mean + 0.02 * (size - self._mean) if self._mean else size
+        key = ticket.key
+        if key > tenant.top:
+            tenant.top = key
+        heappush(tenant.heap, (key, next(_arrival), ticket))
+        tenant.waiting += 1
+        self.waiting += 1
+        return tenant.heap[0][2] is ticket
+
+    def head(self) -> Ticket | None:
+        """The call whose turn it is."""
+        while self._order:
+            attained, _, tenant = self._order[0]
+            heap = tenant.heap
+            while heap and heap[0][2].state is not State.WAITING:
+                heappop(heap)
+            if not heap:
+                heappop(self._order)
+            elif attained != tenant.attained:
+                heapreplace(self._order, (tenant.attained, next(_arrival), tenant))
+            else:
+                return heap[0][2]
+        return None
+
+    def take(self, ticket: Ticket, now: float) -> None:
+        """`ticket`, which waited, starts."""
+        self.started += 1
+        tenant = self._tenants[ticket.call.tenant]
+        tenant.attained += ticket.cost.weight
+        self.drain.count(now)
+        self._gone(tenant, now)
+
+    def remove(self, ticket: Ticket, now: float) -> None:
+        """`ticket`, whose state is no longer WAITING, does not wait any more."""
+        self._gone(self._tenants[ticket.call.tenant], now)
+
+    def refuse(self, ticket: Ticket, error: Exception) -> None:
+        """`ticket` of this class is refused."""
+        ticket.state = State.REFUSED
+        ticket.error = error
+        self.refused += 1
+        if isinstance(error, Rejected) and error.service is None:
+            error.service = self.name
+
+    def floor_covers_head(self) -> bool:
+        """Whether the class has earned the start of the call whose turn it is here."""
+        head = self.head()
+        return head is not None and self.credit >= head.cost.weight
+
+    def earn(self, weight: float) -> None:
+        """Something of that cost has started: the floor's share of it is credited while calls wait here."""
+        head = self.head()
+        if head is not None and self.credit < head.cost.weight:
+            self.credit += self.service.floor * weight
+
+    def refund(self, ticket: Ticket) -> None:
+        """`ticket` was taken but never ran."""
+        tenant = self._tenants.get(ticket.call.tenant)
+        if tenant is not None:
+            tenant.attained = max(0.0, tenant.attained - ticket.cost.weight)
+
+    def victim(self, ticket: Ticket) -> Ticket:
+        """Whom to send away so that `ticket` may wait: the largest key of the tenant with the most calls waiting.
+
+        `ticket` itself, not yet pushed, is counted among them. O(1) where it has its tenant's largest key, as newcomers
+        mostly have; else O(n) in that tenant's calls.
+        """
+        longest, most = self._tenants.get(ticket.call.tenant), 1
+        if longest is not None:
+            most = longest.waiting + 1
+        for tenant in self._tenants.values():
+            if tenant.waiting > most:
+                longest, most = tenant, tenant.waiting
+        if longest is None:
+            return ticket
+        mine = longest.name == ticket.call.tenant
+        if mine and ticket.key >= longest.top:
+            return ticket
+        self._sweep(longest)
+        last = max(longest.heap)[2]
+        longest.top = last.key
+        return ticket if mine and ticket.key >= last.key else last
+
+    def tickets(self) -> list[Ticket]:
+        """All that wait here, in order of their keys."""
+        entries = [e for t in self._tenants.values() for e in t.heap if e[2].state is State.WAITING]
+        return [ticket for _, _, ticket in sorted(entries)]
+
+    def rekey(self) -> None:
+        """The settings have changed: those who wait take their new places."""
+        for tenant in self._tenants.values():
+            entries = []
+            for _, serial, ticket in tenant.heap:
+                if ticket.state is State.WAITING:
+                    ticket.way, ticket.key = self.way, self.key(ticket)
+                    entries.append((ticket.key, serial, ticket))
+            heapify(entries)
+            tenant.heap, tenant.top = entries, max(entries)[0]
+
+    def _least(self) -> float:
+        """The smallest attained cost among the tenants that wait: where a new or idle one enters."""
+        self.head()  # brings the true minimum to the top
+        return self._order[0][0] if self._order else 0.0
+
+    def _gone(self, tenant: _Tenant, now: float) -> None:
+        self.waiting -= 1
+        tenant.waiting -= 1
+        if tenant.waiting == 0:
+            del self._tenants[tenant.name]  # a tenant that waits for nothing is forgotten
+            tenant.heap.clear()
+            if len(self._order) > 2 * len(self._tenants) + _COMPACT_AT:
+                self._order = [entry for entry in self._order if entry[2].heap]
+                heapify(self._order)
+        elif len(tenant.heap) > 2 * tenant.waiting + _COMPACT_AT:
+            self._sweep(tenant)
+        if self.waiting == 0:
+            self.drain.pause(now)
+
+    @staticmethod
+    def _sweep(tenant: _Tenant) -> None:
+        tenant.heap = [entry for entry in tenant.heap if entry[2].state is State.WAITING]
+        heapify(tenant.heap)
+
+
+class DrainRate:
+    """Calls a second that leave a lane for the inside, measured only while calls wait in it.
+
+    A sum and a time, both forgotten with the time constant `memory` (seconds). Unknown until 5 calls have left.
+    """
+
+    __slots__ = ("_since", "_sum", "_time", "memory", "seen")
+
+    def __init__(self, memory: float = 60.0) -> None:
+        self.memory = memory
+        self.seen = 0
+        self._sum = self._time = 0.0
+        self._since: float | None = None
+
+    def begin(self, now: float) -> None:
+        """From now on, calls wait."""
+        self._since = now
+
+    def pause(self, now: float) -> None:
+        """From now on, none waits."""
+        self._pass(now)
+        self._since = None
+
+    def count(self, now: float) -> None:
+        """One that waited has started."""
+        self._pass(now)
+        self._sum += 1
+        self.seen += 1
+
+    def rate(self, now: float) -> float | None:
+        """Calls a second, or None where too little is known."""
+        self._pass(now)
+        return self._sum / self._time if self.seen >= 5 and self._time > 0 else None
+
+    def _pass(self, now: float) -> None:
+        if self._since is None or now <= self._since:
+            return
+        kept = exp((self._since - now) / self.memory)
+        self._sum *= kept
+        self._time = self._time * kept + self.memory * (1 - kept)
+        self._since = now

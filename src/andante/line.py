@@ -1,0 +1,243 @@
+"""The one waiting place: who starts next, who has waited too long, and who has to make room. Pure."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from andante import errors
+from andante.ticket import TINY, State, Ticket
+from andante.verdict import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from andante.lane import Lane
+    from andante.plan import Plan
+
+T = TypeVar("T", bound=Ticket)
+
+LATENESS = 0.010  # seconds: how far back a late step may ask rate gates
+
+_WAITING = State.WAITING
+
+
+class Line(Generic[T]):
+    """All lanes of a plan together.
+
+    Attributes:
+        waiting: calls in the line.
+        inside: the tickets that have started and not ended.
+        changes: tickets whose state has changed since somebody took them out of this list.
+        look: when to `advance` next, absolute; inf: not before something happens.
+        busy: a step is under way; what gates say meanwhile has to wait for its end.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.waiting = 0
+        self.inside: set[T] = set()
+        self.changes: list[T] = []
+        self.look = inf
+        self.busy = False
+        self._due = inf  # when the call that blocks the door was due
+        self._serial = count()
+        self._expiries: list[tuple[float, int, T]] = []
+
+    # Arriving. ------------------------------------------------------------------------------------------------------
+
+    def join(self, ticket: T, now: float, instead: type[errors.Rejected] | None) -> None:
+        """`ticket` waits, if it may, or starts if it then stands before an open door. Else raises its refusal."""
+        lane = ticket.lane
+        end, _, gate, _ = ticket.way.ends(ticket, now, now)
+        delay = end - now
+        latest = ticket.latest = lane.latest_start(ticket, now)
+        if now > latest or (delay < inf and end > latest + TINY):
+            raise refusal(errors.DeadlineUnreachable, ticket, gate, delay, now)
+        ticket.key = lane.key(ticket)
+        self._make_room(ticket, lane, gate, delay, now)
+        at_head = lane.push(ticket, now)
+        self.waiting += 1
+        if at_head:
+            self._admit(now)
+        if ticket.state is not _WAITING:
+            self.changes.remove(ticket)  # decided at once
+            if ticket.error is not None:
+                raise ticket.error
+        elif instead is not None or latest <= now:
+            ticket.state = State.REFUSED
+            self.remove(ticket, now)
+            raise refusal(instead or errors.DeadlineUnreachable, ticket, ticket.gate or gate, delay, now)
+        else:
+            self._watch(ticket)
+        self.plan_look(now)
+
+    def _make_room(self, ticket: T, lane: Lane, gate: str | None, delay: float, now: float) -> None:
+        """Early refusal: of the largest key where the wait would be too long, or the lane is full."""
+        if lane.service.early_refusal and lane.waiting > 2 and ticket.latest < inf:
+            rate, slack = lane.drain.rate(now), ticket.latest - now
+            if rate is not None and lane.waiting > 2 + slack * rate:
+                late = lane.waiting / rate - slack if rate else inf
+                self._send_away(ticket, errors.DeadlineUnreachable, gate, max(delay, late), now)
+        if lane.waiting >= lane.service.max_waiting and (delay > TINY or lane.waiting):
+            self._send_away(ticket, errors.LineFull, gate, delay, now)
+
+    def _send_away(self, ticket: T, kind: type[errors.Rejected], gate: str | None, after: float, now: float) -> None:
+        """Refuse the largest key of the lane: `ticket` itself, by raising, or one that waits."""
+        victim: T = ticket.lane.victim(ticket)  # type: ignore[assignment]  # this line's lanes hold its own tickets
+        if victim is ticket:
+            raise refusal(kind, ticket, gate, after, now)
+        self.drop(victim, errors.Shed, now, after)
+
+    # Moving up. -----------------------------------------------------------------------------------------------------
+
+    def advance(self, now: float) -> None:
+        """Let in whom the gates let in, then refuse whose time has passed."""
+        if self.waiting:
+            self._admit(now)
+            self._expire(now)
+        self.plan_look(now)
+
+    def _admit(self, now: float) -> None:
+        """Open the door to heads in their order, as of the moment the first of them was due, until one blocks it."""
+        at = max(self._due, now - LATENESS) if self._due < now else now
+        self._due = inf
+        self.busy = again = True
+        try:
+            while again:
+                again = False
+                for lane, by_floor in self._turns():
+                    at, again, shut = self._admit_from(lane, by_floor, at, now)
+                    if again or shut:
+                        break
+        finally:
+            self.busy = False
+
+    def _admit_from(self, lane: Lane, by_floor: bool, at: float, now: float) -> tuple[float, bool, bool]:
+        """Let in heads of `lane`. Returns the moment reached, whether to begin anew, and whether the door is shut."""
+        floors = self.plan.floors
+        while True:
+            head: T | None = lane.head()  # type: ignore[assignment]  # this line's lanes hold its own tickets
+            if head is None:
+                return at, False, False
+            latest = lane.latest_start(head, now) if head.way.forecasts else head.latest
+            if latest < at - TINY:
+                self.drop(head, errors.DeadlineExpired, now)
+                continue
+            try:
+                end, reached, gate, own = head.way.ends(head, at, now)
+                if end <= now + TINY:
+                    at = reached
+                    self._start(head, at, now)
+                    if floors:
+                        return at, True, False
+                    continue
+            except Exception as error:
+                self._fail(head, error, now)
+                continue
+            head.gate = gate
+            self._due = min(self._due, end)
+            return at, False, not own and not (by_floor and end == inf)
+
+    def _turns(self) -> Iterator[tuple[Lane, bool]]:
+        """The lanes in the order in which their heads are asked, and whether a floor brought them forward."""
+        plan = self.plan
+        for lane in plan.floors:
+            if lane.floor_covers_head():
+                yield lane, True
+        for lane in plan.lanes:
+            if lane.waiting and not lane.service.deferrable:
+                yield lane, False
+        if self.waiting == sum(lane.waiting for lane in plan.deferrable):
+            for lane in plan.deferrable:
+                if lane.waiting:
+                    yield lane, False
+
+    def _start(self, ticket: T, at: float, now: float) -> None:
+        ticket.way.enter(ticket, at, now)
+        ticket.state = State.ADMITTED
+        lane = ticket.lane
+        lane.take(ticket, now)
+        self.waiting -= 1
+        self.inside.add(ticket)
+        self.changes.append(ticket)
+        weight = ticket.cost.weight
+        for floored in self.plan.floors:
+            floored.earn(weight)
+        if lane.service.floor:
+            lane.credit = max(0.0, lane.credit - weight)
+
+    # Leaving the line. ----------------------------------------------------------------------------------------------
+
+    def drop(self, ticket: T, kind: type[errors.Rejected], now: float, after: float | None = None) -> None:
+        """Refuse `ticket`, which waits."""
+        self._fail(ticket, refusal(kind, ticket, ticket.gate, after, now), now)
+
+    def clear(self, now: float, kind: type[errors.Rejected], lane: Lane | None = None) -> None:
+        """Refuse all who wait, or all who wait in `lane`."""
+        for one in self.plan.lanes if lane is None else (lane,):
+            for ticket in one.tickets():
+                self.drop(ticket, kind, now)  # type: ignore[arg-type]  # this line's lanes hold its own tickets
+
+    def remove(self, ticket: T, now: float) -> None:
+        """`ticket`, which is no longer WAITING, is taken out."""
+        ticket.lane.remove(ticket, now)
+        self.waiting -= 1
+
+    def _fail(self, ticket: T, error: Exception, now: float) -> None:
+        ticket.lane.refuse(ticket, error)
+        self.remove(ticket, now)
+        self.changes.append(ticket)
+
+    def _expire(self, now: float) -> None:
+        """Refuse whose latest start has come. It was asked a moment before, so a bound equal to the wait succeeds."""
+        while self._expiries and self._expiries[0][0] <= now:
+            ticket = heappop(self._expiries)[2]
+            if ticket.state is not _WAITING:
+                continue
+            ticket.latest = ticket.lane.latest_start(ticket, now)
+            if ticket.latest > now:  # the forecast is better by now
+                self._watch(ticket)
+            elif not (ticket.lane.service.deferrable and self._rescue(ticket, now)):
+                self.drop(ticket, errors.DeadlineExpired, now)
+
+    def _rescue(self, ticket: T, now: float) -> bool:
+        """A deferrable call has reached its latest start: it goes before all others now, or never."""
+        try:
+            if ticket.way.ends(ticket, now, now)[0] > now + TINY:
+                return False
+            self._start(ticket, now, now)
+        except Exception as error:
+            self._fail(ticket, error, now)
+        return True
+
+    # Looking ahead. -------------------------------------------------------------------------------------------------
+
+    def replan(self, now: float) -> None:
+        """The plan has changed: those who wait have other latest starts."""
+        for lane in self.plan.lanes:
+            for ticket in lane.tickets():
+                ticket.latest = lane.latest_start(ticket, now)
+                self._watch(ticket)  # type: ignore[arg-type]  # this line's lanes hold its own tickets
+
+    def plan_look(self, now: float) -> None:
+        """Find out when to look again."""
+        expiries = self._expiries
+        if len(expiries) > 2 * self.waiting + 64:
+            expiries = self._expiries = [entry for entry in expiries if entry[2].state is _WAITING]
+            heapify(expiries)
+        while expiries and expiries[0][2].state is not _WAITING:
+            heappop(expiries)
+        if not self.waiting:
+            self._due = self.look = inf
+            return
+        look = min(self._due, expiries[0][0]) if expiries else self._due
+        for soon in self.plan.looks:
+            look = min(look, soon(now))
+        self.look = look
+
+    def _watch(self, ticket: T) -> None:
+        if ticket.latest < inf:
+            heappush(self._expiries, (ticket.latest, next(self._serial), ticket))
