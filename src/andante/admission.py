@@ -1,0 +1,389 @@
+"""The one file that waits: a controller, a clock and an event loop."""
+
+from __future__ import annotations
+
+import logging
+from asyncio import _get_running_loop
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from threading import get_ident
+from typing import TYPE_CHECKING
+
+import anyio
+
+from andante import errors
+from andante.controller import Controller
+from andante.ending import classify as default_classify
+from andante.notice import Notices
+from andante.permit import HELD, Admitting, Permit
+from andante.ticket import State
+from andante.values import Call, Ending, Outcome, Seconds, Snapshot, seconds
+from andante.verdict import explain, snapshot
+from andante.wake import NoHost, host, running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from andante.clock import Clock
+    from andante.events import Listener
+    from andante.gate import Gate
+    from andante.service import ServiceClass
+    from andante.values import Decision
+    from andante.wake import Host
+
+_log = logging.getLogger("andante")
+_ADMITTED, _REFUSED = State.ADMITTED, State.REFUSED
+_DONE = Ending.DONE
+
+
+class Admission:
+    """Some gates and one line; the only thing that waits.
+
+    It needs no start and no background task, and may be made before any event loop runs. It belongs to one thread and
+    one running event loop at a time; event loops that follow each other are fine.
+
+    Args:
+        gates: what every call must pass. Their order does not matter.
+        classes: service classes from the most urgent to the least; none: one class named "default".
+        name: what metrics and errors call it.
+        listeners: objects with `on(event)`.
+        clock: seconds, never going back. None: `time.monotonic`, or the virtual clock of a test.
+        size_bias: how much later a larger call stands than a smaller one of its class (default 0.5; 0: plain EDF).
+        classify: what an error of the work says about the backend: `f(error) -> Ending` or `(Ending, retry_after)`.
+
+    Raises ConfigurationError for anything that makes no sense, such as the same gate twice on one way in.
+    """
+
+    def __init__(
+        self,
+        *gates: Gate,
+        classes: Iterable[ServiceClass] = (),
+        name: str = "default",
+        listeners: Iterable[Listener] = (),
+        clock: Clock | None = None,
+        size_bias: float = 0.5,
+        classify: Callable[[BaseException], Ending | tuple[Ending, float | None]] = default_classify,
+    ) -> None:
+        if not isinstance(name, str) or not name:
+            raise errors.ConfigurationError(f"Admission name must be a non-empty string, not {name!r}", path="name")
+        self.name = name
+        self.classify = classify
+        self.controller: Controller[Permit] = Controller(*gates, classes=classes, size_bias=size_bias, entry=Permit)
+        self.controller.waker = self._poke
+        self._given_clock = clock
+        self._host: Host = NoHost(get_ident(), clock or _unset)
+        self._here: object = None
+        self._thread = get_ident()
+        self._closed = False
+        self._idle: anyio.Event | None = None
+        self._early_refusal_at = -inf
+        self._lent: list[tuple[float, int, Permit]] = []
+        self._serial = count()
+        self._notices = Notices(self, tuple(listeners))
+        self._listening = self._notices.listening
+        self.now: Clock = clock or self._first_now
+
+    # Ways in. -------------------------------------------------------------------------------------------------------
+
+    async def enter(self, call: Call = Call()) -> Permit:  # noqa: B008  # a Call is immutable
+        """Wait for the gates and the line. Pair it with `permit.close()`; `admit` does both.
+
+        Raises a `Rejected` when the call cannot or should not wait (its work was then not started), WrongThread, or
+        ConfigurationError for an unknown service class. Does not checkpoint when it need not wait.
+        """
+        permit = self.begin(call)
+        if permit.state is not _ADMITTED:
+            await self.wait(permit)
+        return permit
+
+    def try_enter(self, call: Call = Call()) -> Permit:  # noqa: B008  # a Call is immutable
+        """Enter without waiting, never past those who wait. Raises `WouldWait`, or whatever else refuses the call."""
+        permit = self.begin(call, errors.WouldWait)
+        if permit.state is not _ADMITTED:
+            raise _taken(permit)
+        return permit
+
+    def admit(self, call: Call = Call()) -> Admitting:  # noqa: B008  # a Call is immutable
+        """`async with admission.admit(call) as permit:` the permit is closed, and errors noted, at the end."""
+        return Admitting(self, call)
+
+    def begin(self, call: Call, instead: type[errors.Rejected] | None = None) -> Permit:
+        """The synchronous half of `enter`: a permit that is ADMITTED, or that `wait` must be awaited for."""
+        here = _get_running_loop()
+        if here is None or here is not self._here:
+            self._settle_in()
+        now = self.now()
+        permit = None if self._closed else self.controller.at_once(call, now)
+        if permit is None:
+            permit = self._consider(call, now, instead)
+        permit.admission = self
+        if self._listening:
+            self._notices.offered(permit, now)
+        if permit.state is not _ADMITTED:
+            self._not_at_once(permit, now)
+            if self._listening and permit.state is _ADMITTED:
+                self._notices.admitted(permit, now)
+        return permit
+
+    async def wait(self, permit: Permit) -> None:
+        """The other half: until `permit`, which is not ADMITTED yet, is. Raises its refusal."""
+        if permit.state is State.WAITING:
+            try:
+                await self._host.park(permit)
+            except BaseException:
+                self._withdraw(permit)
+                raise
+            finally:
+                permit.waiter = None
+        if permit.state is _REFUSED:
+            raise _taken(permit)
+        if self._listening:
+            self._notices.admitted(permit, self.now())
+
+    # What people see and change. ------------------------------------------------------------------------------------
+
+    def explain(self, call: Call = Call()) -> Decision:  # noqa: B008  # a Call is immutable
+        """What would be decided about `call` now. Changes nothing."""
+        return explain(self.controller, call, self.now())
+
+    def snapshot(self) -> Snapshot:
+        """Counts, classes, gates and pressure at this moment."""
+        return snapshot(self.controller, self.now(), self.pressure)
+
+    @property
+    def pressure(self) -> str:
+        """Calm (headroom over 30 %), steady (over 0), strained (something waits), or saturated (calls were refused
+        early in the last second). Headroom is the least that any gate states."""
+        now = self.now()
+        if now - self._early_refusal_at <= 1.0:
+            return "saturated"
+        if self.controller.waiting:
+            return "strained"
+        stated = (gate.snapshot(now).get("headroom") for gate in self.controller.plan.all_gates())
+        headroom = min((share for share in stated if share is not None), default=1.0)
+        return "calm" if headroom > 0.3 else "steady" if headroom > 0 else "strained"
+
+    def reconfigure(
+        self,
+        *,
+        classes: Iterable[ServiceClass] | None = None,
+        gates: Iterable[Gate] | None = None,
+        size_bias: float | None = None,
+    ) -> None:
+        """Work by these from now on (None keeps what is). Who waits is planned anew at once; nobody inside is sent
+        away. Waiting calls of a class that is gone are refused (`Shed`). On ConfigurationError nothing has changed."""
+        self.controller.reconfigure(self.now(), classes=classes, gates=gates, size_bias=size_bias)
+        self._look()
+
+    async def drain(self, timeout: Seconds | None = None) -> int:
+        """Take no new calls (`Closed`), let those who wait or are inside finish, and return how many are still inside.
+
+        After `timeout` seconds, who still waits is refused; nothing inside is cancelled. None waits for ever.
+        """
+        limit = seconds(timeout, "timeout")
+        self._closed = True
+        if self.controller.waiting or self.controller.inside:
+            self._settle_in()
+            self._idle = self._idle or anyio.Event()
+            with anyio.move_on_after(limit):
+                await self._idle.wait()
+            self.controller.clear_line(self.now(), errors.Closed)
+            self._look()
+        return len(self.controller.inside)
+
+    def __repr__(self) -> str:
+        lanes = " ".join(f"{lane.name} {lane.waiting}" for lane in self.controller.plan.lanes)
+        gates = " · ".join(repr(gate) for gate in self.controller.plan.all_gates())
+        inside, waiting = len(self.controller.inside), self.controller.waiting
+        closed = " closed" if self._closed else ""
+        return (
+            f"<Admission {self.name!r}{closed} [{inside} inside, {waiting} waiting: {lanes} | {gates or 'no gates'}]>"
+        )
+
+    # Inside. --------------------------------------------------------------------------------------------------------
+
+    def _progress(self, permit: Permit, items: float) -> None:
+        if not items >= 0 or items == inf:
+            raise errors.ConfigurationError(
+                f"progress(items) must be a finite number >= 0, not {items!r}", path="items"
+            )
+        before, now = permit.first, self.now()
+        self.controller.progress(permit, items, now)
+        if before is None and permit.first is not None:
+            if self._listening:
+                self._notices.first(permit, now)
+            if self.controller.waiting:
+                self._look()
+
+    def leave(self, permit: Permit) -> None:
+        """`permit`, which is ADMITTED, ends: what `Permit.close` does."""
+        now = self.now()
+        failure = permit.failure
+        if failure is None:
+            outcome = Outcome(_DONE)
+        else:
+            outcome = Outcome(failure[0], retry_after=failure[1], error=failure[2])
+        controller = self.controller
+        try:
+            controller.leave(permit, outcome, now)
+        finally:
+            if controller.waiting:
+                self._look()
+            if self._listening:
+                self._notices.left(permit, outcome, now)
+            if self._idle is not None:
+                self._check_idle()
+
+    def _withdraw(self, permit: Permit) -> None:
+        """The caller of a waiting (or granted but not resumed) permit has left."""
+        now = self.now()
+        if permit.state is _REFUSED:
+            return
+        self.controller.withdraw(permit, now)
+        if self._listening:
+            self._notices.withdrawn(permit, now)
+        self._look()
+
+    def _look(self) -> None:
+        """Step, wake whom it concerns, and set the alarm."""
+        controller, now = self.controller, self.now()
+        if self._lent:
+            self._take_back(now)
+        for permit in controller.step(now):
+            if permit.state is _REFUSED:
+                self._note_refusal(permit, now)
+            self._host.wake(permit)
+        at = controller.next_look(now)
+        if self._lent and controller.waiting:
+            at = min(at, self._lent[0][0])
+        self._host.alarm(at, now)
+        if self._idle is not None:
+            self._check_idle()
+
+    def _consider(self, call: Call, now: float, instead: type[errors.Rejected] | None) -> Permit:
+        if self._closed:
+            return self.controller.turn_away(call, now, errors.Closed)
+        if instead is None and self._holds(HELD.get()):
+            instead = errors.Nested
+        return self.controller.offer(call, now, instead)
+
+    def _not_at_once(self, permit: Permit, now: float) -> None:
+        """`offer` has not admitted `permit`."""
+        if permit.state is _REFUSED:
+            self._note_refusal(permit, now)
+        elif self._listening:
+            self._notices.waiting(permit, now)
+        controller = self.controller
+        look = controller.next_look(now)
+        if look <= now or self._lent:
+            self._look()
+        else:
+            self._host.alarm(look, now)
+
+    def _note_refusal(self, permit: Permit, now: float) -> None:
+        if isinstance(permit.error, (errors.DeadlineUnreachable, errors.LineFull, errors.Shed)):
+            self._early_refusal_at = now
+        if self._listening:
+            self._notices.refused(permit, now)
+
+    def _check_idle(self) -> None:
+        if self._idle is not None and not self.controller.inside and not self.controller.waiting:
+            self._idle.set()
+            self._idle = None
+
+    def _poke(self) -> None:
+        """A gate has changed, perhaps in another thread."""
+        if self._listening:
+            self._notices.gates_changed()
+        if not self.controller.waiting:
+            return
+        if get_ident() == self._thread:
+            self._look()
+        else:
+            try:
+                self._host.call_soon(self._look)
+            except RuntimeError:
+                pass  # the loop has just ended, and with it who waited
+
+    def _holds(self, held: Permit | None) -> bool:
+        while held is not None:
+            if held.admission is self and held.state is _ADMITTED:
+                return True
+            held = held.outer
+        return False
+
+    # Streams that nobody ends. --------------------------------------------------------------------------------------
+
+    def lend(self, permit: Permit) -> None:
+        """`permit` goes into a stream object that its owner may forget: its deadline covers it."""
+        if permit.deadline < inf:
+            heappush(self._lent, (permit.deadline, next(self._serial), permit))
+
+    def _take_back(self, now: float) -> None:
+        """End permits of forgotten streams whose deadline has passed."""
+        while self._lent and (self._lent[0][0] <= now or self._lent[0][2].state is not _ADMITTED):
+            permit = heappop(self._lent)[2]
+            if permit.state is _ADMITTED:
+                permit.fail(errors.DeadlineOverrun(f"{permit.service}: the stream was still open at its deadline"))
+                permit.close()
+
+    def found_lost(self, permit: Permit) -> None:
+        """A stream object was collected unclosed: report it and end its permit, in the loop's thread."""
+        _log.warning(
+            "a stream guarded by %r was neither ended nor closed: use `async with`, or `await stream.aclose()`",
+            self.name,
+        )
+        permit.abandon()
+        try:
+            self._host.call_soon(permit.close)
+        except RuntimeError:
+            pass  # its loop has ended; the next one finds the place free
+
+    # Event loops. ---------------------------------------------------------------------------------------------------
+
+    def _first_now(self) -> float:
+        self._settle_in()
+        return self.now()
+
+    def _settle_in(self) -> None:
+        """Make sure that we live in the running event loop; move there if the one before has ended."""
+        here = running()
+        if here is self._here or here == self._here:
+            return
+        controller = self.controller
+        if controller.inside or controller.waiting:
+            same_thread = get_ident() == self._thread
+            if isinstance(self._host, NoHost) and same_thread:
+                pass  # permits taken before a loop ran stay valid in it
+            elif self._host.alive():
+                raise errors.WrongThread(
+                    f"admission {self.name!r} is in use by another thread or event loop "
+                    f"({len(controller.inside)} inside, {controller.waiting} waiting); make one admission for each"
+                )
+            else:
+                self._forget()
+        self._here = here
+        self._thread = get_ident()
+        self._host = host(self._look, self._given_clock)
+        self.now = self._host.clock
+        self._idle = None
+
+    def _forget(self) -> None:
+        """The event loop of those inside or waiting has ended without them: their places are free again."""
+        now = self.now()
+        self.controller.clear_line(now, errors.Closed)
+        for permit in list(self.controller.inside):
+            self.controller.leave(permit, Outcome(Ending.IGNORED), now)
+        self.controller.step(now)
+
+
+def _taken(permit: Permit) -> Exception:
+    """The permit's error, no longer referred to by the permit: else error, traceback and permit form a cycle."""
+    error, permit.error = permit.error, None
+    assert error is not None
+    return error
+
+
+def _unset() -> float:
+    raise RuntimeError("the clock is chosen at first use")
