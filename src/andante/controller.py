@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from andante import errors
 from andante.line import Line
@@ -42,16 +42,24 @@ class Controller(Generic[T]):
         waker: called (from any thread) when a gate has changed its answer; for whoever drives the controller.
     """
 
+    @overload
+    def __init__(
+        self: Controller[Ticket], *gates: Gate, classes: Iterable[ServiceClass] = (), size_bias: float = 0.5
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, *gates: Gate, classes: Iterable[ServiceClass] = (), size_bias: float = 0.5, entry: type[T]
+    ) -> None: ...
     def __init__(
         self,
         *gates: Gate,
         classes: Iterable[ServiceClass] = (),
         size_bias: float = 0.5,
-        entry: type[T] = Ticket,  # type: ignore[assignment]  # a type variable cannot have a default here
+        entry: type[Any] = Ticket,
     ) -> None:
         self.waker: Callable[[], None] | None = None
         self._stale = False  # something but time, entries and exits changed an answer
-        self._entry = entry
+        self._entry: type[T] = entry
         self.plan = Plan(gates, tuple(classes), size_bias, self.look_again)
         self._by_name = self.plan.by_name
         self._line: Line[T] = Line(self.plan)
