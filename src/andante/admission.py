@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from asyncio import _get_running_loop
-from heapq import heappop, heappush
-from itertools import count
 from math import inf
 from threading import get_ident
 from typing import TYPE_CHECKING
@@ -15,11 +13,12 @@ import anyio
 from andante import errors
 from andante.controller import Controller
 from andante.ending import classify as default_classify
+from andante.lent import Lent
 from andante.notice import Notices
 from andante.permit import HELD, Admitting, Permit
 from andante.ticket import State
 from andante.values import Call, Ending, Outcome, Seconds, Snapshot, seconds
-from andante.verdict import explain, snapshot
+from andante.verdict import explain, pressure, snapshot
 from andante.wake import NoHost, host, running
 
 if TYPE_CHECKING:
@@ -78,8 +77,7 @@ class Admission:
         self._closed = False
         self._idle: anyio.Event | None = None
         self._early_refusal_at = -inf
-        self._lent: list[tuple[float, int, Permit]] = []
-        self._serial = count()
+        self._lent = Lent()
         self._notices = Notices(self, tuple(listeners))
         self._listening = self._notices.listening
         self.now: Clock = clock or self._first_now
@@ -119,11 +117,9 @@ class Admission:
             permit = self._consider(call, now, instead)
         permit.admission = self
         if self._listening:
-            self._notices.offered(permit, now)
+            self._tell_or_give_back(permit, self._notices.offered, now)
         if permit.state is not _ADMITTED:
             self._not_at_once(permit, now)
-            if self._listening and permit.state is _ADMITTED:
-                self._notices.admitted(permit, now)
         return permit
 
     async def wait(self, permit: Permit) -> None:
@@ -137,9 +133,11 @@ class Admission:
             finally:
                 permit.waiter = None
         if permit.state is _REFUSED:
+            if permit.queued and self._listening:
+                self._notices.refused(permit, self.now())  # here, in its caller's context
             raise _taken(permit)
         if self._listening:
-            self._notices.admitted(permit, self.now())
+            self._tell_or_give_back(permit, self._notices.admitted, self.now())
 
     # What people see and change. ------------------------------------------------------------------------------------
 
@@ -155,14 +153,7 @@ class Admission:
     def pressure(self) -> str:
         """Calm (headroom over 30 %), steady (over 0), strained (something waits), or saturated (calls were refused
         early in the last second). Headroom is the least that any gate states."""
-        now = self.now()
-        if now - self._early_refusal_at <= 1.0:
-            return "saturated"
-        if self.controller.waiting:
-            return "strained"
-        stated = (gate.snapshot(now).get("headroom") for gate in self.controller.plan.all_gates())
-        headroom = min((share for share in stated if share is not None), default=1.0)
-        return "calm" if headroom > 0.3 else "steady" if headroom > 0 else "strained"
+        return pressure(self.controller, self.now(), self._early_refusal_at)
 
     def reconfigure(
         self,
@@ -238,25 +229,34 @@ class Admission:
     def _withdraw(self, permit: Permit) -> None:
         """The caller of a waiting (or granted but not resumed) permit has left."""
         now = self.now()
-        if permit.state is _REFUSED:
-            return
-        self.controller.withdraw(permit, now)
+        refused = permit.state is _REFUSED
+        if not refused:
+            self.controller.withdraw(permit, now)
         if self._listening:
-            self._notices.withdrawn(permit, now)
+            (self._notices.refused if refused else self._notices.withdrawn)(permit, now)
         self._look()
+
+    def _tell_or_give_back(self, permit: Permit, tell: Callable[[Permit, float], None], now: float) -> None:
+        """Tell listeners; what they raise is caught, but for the end of the program: then nothing may stay taken."""
+        try:
+            tell(permit, now)
+        except BaseException:
+            self.controller.withdraw(permit, now)
+            self._look()
+            raise
 
     def _look(self) -> None:
         """Step, wake whom it concerns, and set the alarm."""
         controller, now = self.controller, self.now()
         if self._lent:
-            self._take_back(now)
+            self._lent.take_back(now)
         for permit in controller.step(now):
             if permit.state is _REFUSED:
-                self._note_refusal(permit, now)
+                self._note_early(permit, now)
             self._host.wake(permit)
         at = controller.next_look(now)
         if self._lent and controller.waiting:
-            at = min(at, self._lent[0][0])
+            at = min(at, self._lent.next)
         self._host.alarm(at, now)
         if self._idle is not None:
             self._check_idle()
@@ -271,21 +271,22 @@ class Admission:
     def _not_at_once(self, permit: Permit, now: float) -> None:
         """`offer` has not admitted `permit`."""
         if permit.state is _REFUSED:
-            self._note_refusal(permit, now)
+            self._note_early(permit, now)
+            if self._listening:
+                self._notices.refused(permit, now)
         elif self._listening:
-            self._notices.waiting(permit, now)
-        controller = self.controller
-        look = controller.next_look(now)
+            self._tell_or_give_back(permit, self._notices.waiting, now)
+        look = self.controller.next_look(now)
         if look <= now or self._lent:
             self._look()
+            if permit.state is _ADMITTED and self._listening:
+                self._tell_or_give_back(permit, self._notices.admitted, now)
         else:
             self._host.alarm(look, now)
 
-    def _note_refusal(self, permit: Permit, now: float) -> None:
+    def _note_early(self, permit: Permit, now: float) -> None:
         if isinstance(permit.error, (errors.DeadlineUnreachable, errors.LineFull, errors.Shed)):
             self._early_refusal_at = now
-        if self._listening:
-            self._notices.refused(permit, now)
 
     def _check_idle(self) -> None:
         if self._idle is not None and not self.controller.inside and not self.controller.waiting:
@@ -313,20 +314,9 @@ class Admission:
             held = held.outer
         return False
 
-    # Streams that nobody ends. --------------------------------------------------------------------------------------
-
     def lend(self, permit: Permit) -> None:
         """`permit` goes into a stream object that its owner may forget: its deadline covers it."""
-        if permit.deadline < inf:
-            heappush(self._lent, (permit.deadline, next(self._serial), permit))
-
-    def _take_back(self, now: float) -> None:
-        """End permits of forgotten streams whose deadline has passed."""
-        while self._lent and (self._lent[0][0] <= now or self._lent[0][2].state is not _ADMITTED):
-            permit = heappop(self._lent)[2]
-            if permit.state is _ADMITTED:
-                permit.fail(errors.DeadlineOverrun(f"{permit.service}: the stream was still open at its deadline"))
-                permit.close()
+        self._lent.add(permit)
 
     def found_lost(self, permit: Permit) -> None:
         """A stream object was collected unclosed: report it and end its permit, in the loop's thread."""
@@ -373,9 +363,12 @@ class Admission:
         """The event loop of those inside or waiting has ended without them: their places are free again."""
         now = self.now()
         self.controller.clear_line(now, errors.Closed)
+        for permit in self.controller.step(now):
+            if self._listening:
+                self._notices.refused(permit, now)
         for permit in list(self.controller.inside):
-            self.controller.leave(permit, Outcome(Ending.IGNORED), now)
-        self.controller.step(now)
+            permit.abandon()
+            permit.close()
 
 
 def _taken(permit: Permit) -> Exception:

@@ -1,4 +1,8 @@
-"""What happened, as frozen values, and who may listen. Metrics and logs are listeners, never imports of the core."""
+"""What happened, as values, and who may listen. Metrics and logs are listeners, never imports of the core.
+
+An event is shared by all listeners: never change one. That is not enforced, because a frozen dataclass takes three times
+as long to make, and there are three events to a call.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ if TYPE_CHECKING:
     from andante.values import Call, Outcome
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Event:
     """What every event carries: the admission's name, the service class, and the time on the admission's clock."""
 
@@ -19,14 +23,14 @@ class Event:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Offered(Event):
     """A call arrived."""
 
     call: Call
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Waiting(Event):
     """It could not start at once and stands in the line. `gate` holds it (None: others are in front)."""
 
@@ -34,7 +38,7 @@ class Waiting(Event):
     gate: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Admitted(Event):
     """It started, after `waited` seconds in the line. `queued` tells whether it stood in the line at all."""
 
@@ -43,7 +47,7 @@ class Admitted(Event):
     queued: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class First(Event):
     """Its first result came, `ttft` seconds after its start."""
 
@@ -51,7 +55,7 @@ class First(Event):
     ttft: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Left(Event):
     """It ended; `outcome` is complete. `waited` is its time in the line."""
 
@@ -60,7 +64,7 @@ class Left(Event):
     waited: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Refused(Event):
     """It was refused, `waited` seconds after it came. `queued` tells whether it stood in the line."""
 
@@ -70,7 +74,7 @@ class Refused(Event):
     queued: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Withdrawn(Event):
     """Its caller left while it waited, or after the grant but before it ran."""
 
@@ -78,7 +82,7 @@ class Withdrawn(Event):
     waited: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LimitChanged(Event):
     """A gate's limit is `limit` now. `service` is empty: it concerns the gate."""
 
@@ -86,7 +90,7 @@ class LimitChanged(Event):
     limit: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SignalChanged(Event):
     """A signal became known, missing or stale. `state` is `"fresh"`, `"stale"` or `"missing"`."""
 

@@ -10,6 +10,7 @@ from andante.events import Admitted, Event, First, Left, LimitChanged, Listener,
 
 if TYPE_CHECKING:
     from andante.admission import Admission
+    from andante.gate import Gate
     from andante.permit import Permit
     from andante.values import Outcome
 
@@ -27,7 +28,8 @@ class Notices:
         self._listeners = listeners
         self.listening = bool(listeners)
         self._broken: set[int] = set()
-        self._limits: dict[str, float] = {}
+        self._limits: dict[Gate, float] = {}
+        self._began = False
 
     def tell(self, event: Event) -> None:
         """Hand `event` to every listener."""
@@ -35,16 +37,13 @@ class Notices:
             try:
                 listener.on(event)
             except Exception:
-                if id(listener) not in self._broken:
-                    self._broken.add(id(listener))
-                    _log.exception(
-                        "listener %r failed on %s; further failures of it are not reported",
-                        listener,
-                        type(event).__name__,
-                    )
+                what = type(event).__name__
+                self._report(
+                    listener, "listener %r failed on %s; further failures of it are not reported", listener, what
+                )
 
     def offered(self, permit: Permit, now: float) -> None:
-        if not self._limits:
+        if not self._began:
             self.gates_changed()
         self.tell(Offered(self._admission.name, permit.service, now, permit.call))
         if permit.started is not None:
@@ -76,9 +75,20 @@ class Notices:
 
     def gates_changed(self) -> None:
         """Tell of every limit that is not what it was."""
+        self._began = True
         now = self._admission.now()
         for gate in self._admission.controller.plan.all_gates():
-            limit = gate.snapshot(now).get("limit")
-            if isinstance(limit, (int, float)) and self._limits.get(gate.name) != limit:
-                self._limits[gate.name] = limit
+            try:
+                limit = gate.snapshot(now).get("limit")
+            except Exception:
+                self._report(gate, "%r failed to give a snapshot; further failures of it are not reported", gate)
+                continue
+            if isinstance(limit, (int, float)) and self._limits.get(gate) != limit:
+                self._limits[gate] = limit
                 self.tell(LimitChanged(self._admission.name, "", now, gate.name, float(limit)))
+
+    def _report(self, culprit: object, message: str, *args: object) -> None:
+        """Log the exception being handled, once for each culprit."""
+        if id(culprit) not in self._broken:
+            self._broken.add(id(culprit))
+            _log.exception(message, *args)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Ticket)
 
+CALM = 0.3  # headroom above which nobody need hold back
+
 
 def refusal(
     kind: type[errors.Rejected], ticket: Ticket, gate: str | None, after: float | None, now: float
@@ -98,3 +100,14 @@ def snapshot(controller: Controller[T], now: float, pressure: str) -> Snapshot:
         total.done, total.overloaded, total.ignored, total.inside,
         classes, gates, pressure,
     )  # fmt: skip
+
+
+def pressure(controller: Controller[T], now: float, early_refusal_at: float) -> str:
+    """The level of `Admission.pressure`. `early_refusal_at`: when a call was last refused early."""
+    if now - early_refusal_at <= 1.0:
+        return "saturated"
+    if controller.waiting:
+        return "strained"
+    stated = (gate.snapshot(now).get("headroom") for gate in controller.plan.all_gates())
+    headroom = min((share for share in stated if share is not None), default=1.0)
+    return "calm" if headroom > CALM else "steady" if headroom > 0 else "strained"

@@ -1,0 +1,44 @@
+"""Permits that went into stream objects, which their owners may forget: ended at their deadlines."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING
+
+from andante.errors import DeadlineOverrun
+from andante.ticket import State
+
+if TYPE_CHECKING:
+    from andante.permit import Permit
+
+
+class Lent:
+    """Permits by deadline. False when there are none. One without a deadline is not kept: only its stream's finalizer
+    covers it."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Permit]] = []
+        self._serial = count()
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    @property
+    def next(self) -> float:
+        """The earliest deadline; inf without one."""
+        return self._heap[0][0] if self._heap else inf
+
+    def add(self, permit: Permit) -> None:
+        """`permit` is out of our hands."""
+        if permit.deadline < inf:
+            heappush(self._heap, (permit.deadline, next(self._serial), permit))
+
+    def take_back(self, now: float) -> None:
+        """End those whose deadline has come."""
+        while self._heap and (self._heap[0][0] <= now or self._heap[0][2].state is not State.ADMITTED):
+            permit = heappop(self._heap)[2]
+            if permit.state is State.ADMITTED:
+                permit.fail(DeadlineOverrun(f"{permit.service}: the stream was still open at its deadline"))
+                permit.close()
