@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,7 +61,7 @@ class Gate:
         name: what metrics, errors and snapshots call it. Default: the class name in snake_case.
     """
 
-    repays_lateness: ClassVar[bool] = False
+    repays_lateness: bool = False
     """Whether a late step may ask this gate as of the moment the blocked call was due (at most 10 ms back).
 
     Rate gates say True: an event loop's timer fires late, and without this the rate would be lost. Then `delay`,

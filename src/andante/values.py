@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 from math import inf, isfinite, isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from andante.errors import ConfigurationError
 
@@ -25,13 +25,24 @@ def seconds(value: Seconds | None, name: str, *, positive: bool = False) -> floa
     if value is None:
         return inf
     number = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or isnan(number):
+    if not is_number(number) or isnan(number):
         raise ConfigurationError(f"{name} must be a number of seconds or a timedelta, not {value!r}", path=name)
     if number < 0 or (positive and number == 0):
         raise ConfigurationError(
             f"{name} must be {'above 0' if positive else '0 or more'} seconds, not {value!r}", path=name
         )
     return float(number)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether `value` is an int or float that a float can hold; True and False are not numbers here."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +66,7 @@ class Cost:
     def __post_init__(self) -> None:
         for name in ("requests", "input_tokens", "output_tokens", "cached_tokens", "memory_bytes"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value) or value < 0:
+            if not is_number(value) or not isfinite(value) or value < 0:
                 raise ConfigurationError(f"Cost.{name} must be a finite number >= 0, not {value!r}", path=name)
 
     @property
@@ -106,8 +117,12 @@ class Call:
             raise ConfigurationError(f"Call.cost must be a Cost, not {self.cost!r}", path="cost")
         if not isinstance(self.service, str):
             raise ConfigurationError(f"Call.service must be a class name, not {self.service!r}", path="service")
+        try:
+            hash(self.tenant)
+        except TypeError:
+            raise ConfigurationError(f"Call.tenant must be hashable, not {self.tenant!r}", path="tenant") from None
         deadline = self.deadline
-        if isinstance(deadline, bool) or not isinstance(deadline, (int, float)) or isnan(deadline):
+        if not is_number(deadline) or isnan(deadline):
             raise ConfigurationError(f"Call.deadline must be a time in seconds, not {deadline!r}", path="deadline")
 
 
