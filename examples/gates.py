@@ -3,8 +3,6 @@
 Run it: python examples/gates.py
 """
 
-import asyncio
-
 from andante import Admission, Call, Concurrency, Cooldown, Cost, TokenBucket, guard
 from andante.testing import virtual_time
 
@@ -17,7 +15,7 @@ async def token_bucket() -> None:
 
     call = Call(Cost(input_tokens=900, output_tokens=500))  # what it may use
     async with admission.admit(call) as permit:
-        ...  # the work
+        # the work
         permit.settle(Cost(input_tokens=900, output_tokens=120))  # what it used: 380 tokens come back
     # --8<-- [end:token_bucket]
     print(tokens)

@@ -5,7 +5,7 @@ Run it: python examples/stream.py
 
 # --8<-- [start:code]
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from andante import Admission, Concurrency, Cost, TokenBucket, guard
@@ -20,17 +20,17 @@ def reservation(prompt: str, max_tokens: int = 200) -> Cost:
 
 
 @guard(admission, cost=reservation)
-async def generate(prompt: str, max_tokens: int = 200) -> AsyncIterator[str]:
+async def generate(prompt: str, max_tokens: int = 200) -> AsyncGenerator[str, None]:
     for number in range(max_tokens):
         await asyncio.sleep(0.001)  # your client's stream goes here
-        yield f"token{number} "
+        yield f"{prompt[:3]}{number} "
 
 
 async def main() -> None:
     async with aclosing(generate("why is the sky blue?")) as stream:
         async for token in stream:
             print(token, end="")
-            if token == "token4 ":
+            if token == "why4 ":
                 break  # leaving early gives the place back at once ...
     used = 1_000 - tokens_an_hour.snapshot(admission.now())["level"]
     print(f"\ncharged about {used:.0f} tokens of the 205 reserved")  # ... and charges what was seen

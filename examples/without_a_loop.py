@@ -7,7 +7,7 @@ Run it: python examples/without_a_loop.py
 from heapq import heappop, heappush
 from math import inf
 
-from andante import Call, Controller, Outcome, ServiceClass, TokenBucket, Ticket
+from andante import Call, Controller, Outcome, ServiceClass, Ticket, TokenBucket
 
 controller = Controller(
     TokenBucket(300, "minute"),
