@@ -1,0 +1,122 @@
+"""What happened to each request of a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from math import inf
+from typing import TYPE_CHECKING
+
+from andante.simulate.job import Job
+
+if TYPE_CHECKING:
+    from andante.simulate.workload import Request
+
+GAP = 1e-6
+"""Seconds between two steps of the engine. Clients and gateway need no time, so within it everybody has reacted to the
+step before: a place that became free is taken again when the next step begins."""
+
+
+class Fate(Enum):
+    """How it ended for the client."""
+
+    DONE = "done"
+    """It has its whole answer."""
+    REFUSED = "refused"
+    """It was refused before it started."""
+    LEFT = "left"
+    """It lost patience, in a line or in the engine."""
+
+
+class Record:
+    """What happened to one request. All times are absolute, in seconds; None where it did not happen.
+
+    Attributes:
+        request: the request.
+        fate: a `Fate`.
+        entered: when the policy let it in.
+        over: when its answer was complete, it was refused, or it left.
+        reason: the reason of the refusal.
+        job: what the engine did for it.
+    """
+
+    __slots__ = ("entered", "fate", "job", "over", "reason", "request")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.fate = Fate.DONE
+        self.entered: float | None = None
+        self.over: float | None = None
+        self.reason: str | None = None
+        self.job: Job | None = None
+
+    @property
+    def first(self) -> float | None:
+        """When its client saw the first token."""
+        job = self.job
+        if job is None or job.first is None or (self.over is not None and job.first > self.over):
+            return None  # the step was under way when the client left
+        return job.first
+
+    @property
+    def ttft(self) -> float | None:
+        """Seconds from arrival to the first token."""
+        return None if self.first is None else self.first - self.request.at
+
+    @property
+    def itl(self) -> float | None:
+        """Mean gap between its tokens in seconds, of a complete answer; 0 for an answer of one token."""
+        if self.fate is not Fate.DONE or self.first is None or self.over is None:
+            return None
+        return (self.over - self.first) / max(1, self.request.output_tokens - 1)
+
+    @property
+    def after(self) -> float:
+        """Seconds from arrival until it was over."""
+        return inf if self.over is None else self.over - self.request.at
+
+    @property
+    def met(self) -> bool:
+        """Whether it was served within its objectives."""
+        ttft, itl = self.ttft, self.itl
+        return ttft is not None and itl is not None and self.request.client.met(ttft, itl, self.after)
+
+    @property
+    def tokens(self) -> int:
+        """Prefill and output tokens the engine computed for it, recomputed ones included."""
+        return 0 if self.job is None else self.job.prefilled + self.job.generated
+
+    def started(self, now: float) -> Job:
+        """It was let in: the job for the engine."""
+        self.entered = now
+        self.job = Job(self.request.prompt_tokens, self.request.output_tokens, tag=self)
+        return self.job
+
+    def ended(self, fate: Fate, now: float, reason: str | None = None) -> None:
+        """It is over."""
+        self.fate, self.over, self.reason = fate, now, reason
+
+    def __repr__(self) -> str:
+        return f"<Record {self.request.client.name} at {self.request.at:g}: {self.fate.value} after {self.after:.3g} s>"
+
+
+Progress = Callable[[int, int], None]
+"""Told, now and then, how many requests are over and how many there are."""
+
+
+def patience_of(request: Request) -> tuple[float, float]:
+    """When its client leaves, and when it does so without a first token; absolute."""
+    return request.at + request.client.leaves, request.at + request.client.leaves_without_first
+
+
+def counted(total: int, progress: Progress | None) -> Callable[[], None]:
+    """To be called at each request that is over; tells `progress` now and then, and at the last."""
+    done = 0
+
+    def one_more() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None and (done % 16 == 0 or done == total):
+            progress(done, total)
+
+    return one_more
