@@ -53,10 +53,10 @@ test-floors: $(UV) ## the short suite with the oldest versions that pyproject.to
 	.venv-floors/bin/python -m pytest -q -m "not real and not slow" $(PYTEST_ARGS)
 
 test-real: $(UV) ## a real engine under twice its capacity (60 s runs)
-	$(RUN) --group test --group real pytest tests/real -m real $(PYTEST_ARGS)
+	ANDANTE_REAL_REQUIRED=1 $(RUN) --group test --group real pytest tests/real -m real -s $(PYTEST_ARGS)
 
 test-real-short: $(UV) ## the same in 20 s: leaks and slots only
-	ANDANTE_REAL_SECONDS=20 $(RUN) --group test --group real pytest tests/real -m real $(PYTEST_ARGS)
+	ANDANTE_REAL_REQUIRED=1 ANDANTE_REAL_SECONDS=20 $(RUN) --group test --group real pytest tests/real -m real $(PYTEST_ARGS)
 
 coverage: $(UV) ## the test suite with branch coverage
 	$(RUN) --group test pytest --cov --cov-report=term $(PYTEST_ARGS)
