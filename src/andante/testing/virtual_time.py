@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from heapq import heappush
 from inspect import iscoroutine
 from itertools import count
-from math import inf, isfinite, ulp
+from math import inf, isfinite, nextafter, ulp
 from threading import active_count
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
@@ -100,12 +100,30 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     # What asyncio asks of a loop. -----------------------------------------------------------------------------------
 
-    def call_at(  # type: ignore[override]  # typeshed says it with a ParamSpec-like tuple
+    def call_later(  # type: ignore[override]  # typeshed says it with a ParamSpec-like tuple
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As asyncio's."""
+        if delay is None:
+            raise TypeError("delay must not be None")
+        return self._set(self.time() + delay, callback, args, context)
+
+    def call_at(  # type: ignore[override]  # as above
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """As asyncio's, but timers of the same instant keep their order: asyncio's heap does not."""
+        """As asyncio's, but a time that is not to come yet is the next that the clock can tell.
+
+        aiolimiter counts on a clock that moves: an atom short of its capacity, it sets a timer by less than the clock
+        can tell, and on a clock that stands still would do so for ever.
+        """
         if when is None:
             raise TypeError("when cannot be None")
+        return self._set(max(when, nextafter(self.time(), inf)), callback, args, context)
+
+    def _set(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> asyncio.TimerHandle:
+        """Timers of the same instant keep their order: asyncio's heap does not."""
         self._check_closed()  # type: ignore[attr-defined]
         if self._debug:  # type: ignore[attr-defined]
             self._check_thread()  # type: ignore[attr-defined]
