@@ -5,21 +5,21 @@ from __future__ import annotations
 import logging
 from asyncio import _get_running_loop
 from math import inf
-from threading import get_ident
 from typing import TYPE_CHECKING
 
 import anyio
 
 from andante import errors
 from andante.controller import Controller
+from andante.ending import Judge
 from andante.ending import classify as default_classify
+from andante.home import Home
 from andante.lent import Lent
 from andante.notice import Notices
 from andante.permit import HELD, Admitting, Permit
 from andante.ticket import State
-from andante.values import Call, Ending, Outcome, Seconds, Snapshot, seconds
+from andante.values import Call, Decision, Ending, Outcome, Seconds, Snapshot, seconds
 from andante.verdict import explain, pressure, snapshot
-from andante.wake import NoHost, host, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from andante.events import Listener
     from andante.gate import Gate
     from andante.service import ServiceClass
-    from andante.values import Decision
-    from andante.wake import Host
 
 _log = logging.getLogger("andante")
 _ADMITTED, _REFUSED = State.ADMITTED, State.REFUSED
@@ -67,13 +65,10 @@ class Admission:
         if not isinstance(name, str) or not name:
             raise errors.ConfigurationError(f"Admission name must be a non-empty string, not {name!r}", path="name")
         self.name = name
-        self.classify = classify
+        self.judge = Judge(classify, name)
         self.controller: Controller[Permit] = Controller(*gates, classes=classes, size_bias=size_bias, entry=Permit)
         self.controller.waker = self._poke
-        self._given_clock = clock
-        self._host: Host = NoHost(get_ident(), clock or _unset)
-        self._here: object = None
-        self._thread = get_ident()
+        self.home = Home(clock)
         self._closed = False
         self._idle: anyio.Event | None = None
         self._early_refusal_at = -inf
@@ -109,11 +104,13 @@ class Admission:
     def begin(self, call: Call, instead: type[errors.Rejected] | None = None) -> Permit:
         """The synchronous half of `enter`: a permit that is ADMITTED, or that `wait` must be awaited for."""
         here = _get_running_loop()
-        if here is None or here is not self._here:
+        if here is None or here is not self.home.here:
             self._settle_in()
         now = self.now()
         permit = None if self._closed else self.controller.at_once(call, now)
         if permit is None:
+            if self._lent:
+                self._lent.take_back(now)
             permit = self._consider(call, now, instead)
         permit.admission = self
         if self._listening:
@@ -124,16 +121,17 @@ class Admission:
 
     async def wait(self, permit: Permit) -> None:
         """The other half: until `permit`, which is not ADMITTED yet, is. Raises its refusal."""
-        if permit.state is State.WAITING:
+        parked = permit.state is State.WAITING
+        if parked:
             try:
-                await self._host.park(permit)
+                await self.home.host.park(permit)
             except BaseException:
                 self._withdraw(permit)
                 raise
             finally:
                 permit.waiter = None
         if permit.state is _REFUSED:
-            if permit.queued and self._listening:
+            if parked and self._listening:
                 self._notices.refused(permit, self.now())  # here, in its caller's context
             raise _taken(permit)
         if self._listening:
@@ -143,6 +141,8 @@ class Admission:
 
     def explain(self, call: Call = Call()) -> Decision:  # noqa: B008  # a Call is immutable
         """What would be decided about `call` now. Changes nothing."""
+        if self._closed:
+            return Decision(False, errors.Closed.reason, start_in=inf)
         return explain(self.controller, call, self.now())
 
     def snapshot(self) -> Snapshot:
@@ -164,7 +164,10 @@ class Admission:
     ) -> None:
         """Work by these from now on (None keeps what is). Who waits is planned anew at once; nobody inside is sent
         away. Waiting calls of a class that is gone are refused (`Shed`). On ConfigurationError nothing has changed."""
+        self._settle_in()
         self.controller.reconfigure(self.now(), classes=classes, gates=gates, size_bias=size_bias)
+        if self._listening:
+            self._notices.gates_changed()
         self._look()
 
     async def drain(self, timeout: Seconds | None = None) -> int:
@@ -173,9 +176,9 @@ class Admission:
         After `timeout` seconds, who still waits is refused; nothing inside is cancelled. None waits for ever.
         """
         limit = seconds(timeout, "timeout")
+        self._settle_in()
         self._closed = True
         if self.controller.waiting or self.controller.inside:
-            self._settle_in()
             self._idle = self._idle or anyio.Event()
             with anyio.move_on_after(limit):
                 await self._idle.wait()
@@ -219,6 +222,7 @@ class Admission:
         try:
             controller.leave(permit, outcome, now)
         finally:
+            permit.failure = None  # else error, traceback and permit form a cycle
             if controller.waiting:
                 self._look()
             if self._listening:
@@ -228,8 +232,9 @@ class Admission:
 
     def _withdraw(self, permit: Permit) -> None:
         """The caller of a waiting (or granted but not resumed) permit has left."""
-        now = self.now()
-        refused = permit.state is _REFUSED
+        now, refused = self.now(), permit.state is _REFUSED
+        if permit.state is State.ENDED or (refused and permit.error is None):
+            return  # its event loop died, and all was told then; this is the garbage collector
         if not refused:
             self.controller.withdraw(permit, now)
         if self._listening:
@@ -253,11 +258,11 @@ class Admission:
         for permit in controller.step(now):
             if permit.state is _REFUSED:
                 self._note_early(permit, now)
-            self._host.wake(permit)
+            self.home.host.wake(permit)
         at = controller.next_look(now)
         if self._lent and controller.waiting:
             at = min(at, self._lent.next)
-        self._host.alarm(at, now)
+        self.home.host.alarm(at, now)
         if self._idle is not None:
             self._check_idle()
 
@@ -270,7 +275,8 @@ class Admission:
 
     def _not_at_once(self, permit: Permit, now: float) -> None:
         """`offer` has not admitted `permit`."""
-        if permit.state is _REFUSED:
+        refused = permit.state is _REFUSED
+        if refused:
             self._note_early(permit, now)
             if self._listening:
                 self._notices.refused(permit, now)
@@ -279,10 +285,12 @@ class Admission:
         look = self.controller.next_look(now)
         if look <= now or self._lent:
             self._look()
-            if permit.state is _ADMITTED and self._listening:
+            if self._listening and permit.state is _ADMITTED:
                 self._tell_or_give_back(permit, self._notices.admitted, now)
+            elif self._listening and permit.state is _REFUSED and not refused:
+                self._notices.refused(permit, now)
         else:
-            self._host.alarm(look, now)
+            self.home.host.alarm(look, now)
 
     def _note_early(self, permit: Permit, now: float) -> None:
         if isinstance(permit.error, (errors.DeadlineUnreachable, errors.LineFull, errors.Shed)):
@@ -295,17 +303,14 @@ class Admission:
 
     def _poke(self) -> None:
         """A gate has changed, perhaps in another thread."""
+        if not self._listening and not self.controller.waiting:
+            return
+        if self.home.elsewhere() and self.home.hand_over(self._poke):
+            return
         if self._listening:
             self._notices.gates_changed()
-        if not self.controller.waiting:
-            return
-        if get_ident() == self._thread:
+        if self.controller.waiting:
             self._look()
-        else:
-            try:
-                self._host.call_soon(self._look)
-            except RuntimeError:
-                pass  # the loop has just ended, and with it who waited
 
     def _holds(self, held: Permit | None) -> bool:
         while held is not None:
@@ -317,6 +322,8 @@ class Admission:
     def lend(self, permit: Permit) -> None:
         """`permit` goes into a stream object that its owner may forget: its deadline covers it."""
         self._lent.add(permit)
+        if self.controller.waiting:
+            self._look()  # who waits already has to be woken at its deadline
 
     def found_lost(self, permit: Permit) -> None:
         """A stream object was collected unclosed: report it and end its permit, in the loop's thread."""
@@ -325,10 +332,7 @@ class Admission:
             self.name,
         )
         permit.abandon()
-        try:
-            self._host.call_soon(permit.close)
-        except RuntimeError:
-            pass  # its loop has ended; the next one finds the place free
+        self.home.hand_over(permit.close)  # where its loop has ended, the next one finds the place free
 
     # Event loops. ---------------------------------------------------------------------------------------------------
 
@@ -338,26 +342,20 @@ class Admission:
 
     def _settle_in(self) -> None:
         """Make sure that we live in the running event loop; move there if the one before has ended."""
-        here = running()
-        if here is self._here or here == self._here:
+        home, controller = self.home, self.controller
+        if home.is_here():
             return
-        controller = self.controller
-        if controller.inside or controller.waiting:
-            same_thread = get_ident() == self._thread
-            if isinstance(self._host, NoHost) and same_thread:
-                pass  # permits taken before a loop ran stay valid in it
-            elif self._host.alive():
+        if (controller.inside or controller.waiting) and not home.comes_along():
+            if home.host.alive():
                 raise errors.WrongThread(
                     f"admission {self.name!r} is in use by another thread or event loop "
                     f"({len(controller.inside)} inside, {controller.waiting} waiting); make one admission for each"
                 )
-            else:
-                self._forget()
-        self._here = here
-        self._thread = get_ident()
-        self._host = host(self._look, self._given_clock)
-        self.now = self._host.clock
+            self._forget()
+        home.move(self._look)
+        self.now = home.host.clock
         self._idle = None
+        self._early_refusal_at = -inf  # another clock may count from elsewhere
 
     def _forget(self) -> None:
         """The event loop of those inside or waiting has ended without them: their places are free again."""
@@ -366,6 +364,7 @@ class Admission:
         for permit in self.controller.step(now):
             if self._listening:
                 self._notices.refused(permit, now)
+            permit.error = None
         for permit in list(self.controller.inside):
             permit.abandon()
             permit.close()
@@ -376,7 +375,3 @@ def _taken(permit: Permit) -> Exception:
     error, permit.error = permit.error, None
     assert error is not None
     return error
-
-
-def _unset() -> float:
-    raise RuntimeError("the clock is chosen at first use")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from andante import errors
@@ -32,7 +31,7 @@ class Controller(Generic[T]):
 
     Args:
         gates: what every call must pass; a class may add gates of its own.
-        classes: service classes from the most urgent to the least. None: one class, "default", without objectives.
+        classes: service classes from the most urgent to the least; none: one class, "default", without objectives.
         size_bias: how much later a larger call stands than a smaller one of its class; 0 is earliest deadline first.
         entry: the class of tickets to make.
 
@@ -60,10 +59,11 @@ class Controller(Generic[T]):
         self.waker: Callable[[], None] | None = None
         self._stale = False  # something but time, entries and exits changed an answer
         self._entry: type[T] = entry
-        self.plan = Plan(gates, tuple(classes), size_bias, self.look_again)
+        self.plan = Plan(gates, classes, size_bias, self.look_again)
         self._by_name = self.plan.by_name
         self._line: Line[T] = Line(self.plan)
         self.inside = self._line.inside
+        self.plan.hold()
 
     @property
     def waiting(self) -> int:
@@ -83,11 +83,13 @@ class Controller(Generic[T]):
     def at_once(self, call: Call, now: float) -> T | None:
         """Admit `call` if nobody waits and every gate is open; else None, and nobody has noticed. The fast path."""
         lane = self._by_name.get(call.service)
-        if lane is None or self._line.waiting or call.deadline < inf:
+        if lane is None or self._line.waiting:
             return None
         ticket = self._entry(call, lane, now)
         way = lane.way
         try:
+            if (way.forecasts or call.deadline < now) and lane.latest_start(ticket, now) < now:
+                return None
             for delay in way.delays:
                 if delay(ticket, now) > TINY:
                     return None
@@ -131,7 +133,7 @@ class Controller(Generic[T]):
         if items <= 0 or ticket.state is not _ADMITTED:
             return
         if ticket.first is None:
-            ticket.first = now
+            ticket.first = now - ticket.idle  # less the time in which a stream's consumer had not asked for it
             self._stale = self._stale or bool(ticket.way.progresses and self._line.waiting)
         ticket.items += items
         for progress in ticket.way.progresses:
@@ -169,10 +171,16 @@ class Controller(Generic[T]):
             if ending is _OVERLOADED and first is None and ticket.settled is None:
                 cost = Cost(requests=cost.requests)
             outcome.cost = cost
+        failure: Exception | None = None
         for leave in ticket.way.leaves:
-            leave(ticket, outcome, now)
+            try:
+                leave(ticket, outcome, now)
+            except Exception as error:
+                failure = failure or error  # the other gates still have to hear
         if self.plan.sharing:
             self.plan.tell_sharers(ticket)
+        if failure is not None:
+            raise failure
 
     def withdraw(self, ticket: T, now: float) -> None:
         """The caller left: while waiting, or after the grant but before it ran. Everything is given back."""
@@ -189,11 +197,17 @@ class Controller(Generic[T]):
             lane.withdrawn += 1
             lane.refund(ticket)
             self.inside.discard(ticket)
+            failure: Exception | None = None
             for undo in ticket.way.undos:
-                undo(ticket, now)
+                try:
+                    undo(ticket, now)
+                except Exception as error:
+                    failure = failure or error  # the other gates still have to hear
             self._stale = True
             if self.plan.sharing:
                 self.plan.tell_sharers(ticket)
+            if failure is not None:
+                raise failure
 
     # Stepping. ------------------------------------------------------------------------------------------------------
 
@@ -240,12 +254,18 @@ class Controller(Generic[T]):
             plan.classes if classes is None else classes,
             plan.size_bias if size_bias is None else size_bias,
         )
-        for lane in gone:
-            self._line.clear(now, errors.Shed, lane)
-        for ticket in self.inside:
-            plan.take_inside(ticket, now)
-        self._line.replan(now)
         self._stale = True
+        line = self._line
+        line.busy = True  # gates that speak up meanwhile are heard by the step that follows
+        try:
+            plan.hold()
+            for lane in gone:
+                line.clear(now, errors.Shed, lane)
+            for ticket in self.inside:
+                plan.take_inside(ticket, now)
+            line.replan(now)
+        finally:
+            line.busy = False
 
     def clear_line(self, now: float, kind: type[errors.Rejected]) -> None:
         """Refuse everybody who waits. Step afterwards to learn whom."""

@@ -37,21 +37,23 @@ class request:  # noqa: N801  # reads as a verb: `with request(within=2.0):`
     Raises ConfigurationError when `within` is negative, NaN or no duration.
     """
 
-    __slots__ = ("_token", "_within", "accounts", "deadline", "service", "tenant")
+    __slots__ = ("_token", "_used", "_within", "accounts", "deadline", "service", "tenant")
 
     def __init__(self, *, service: str | None = None, tenant: Hashable = None, within: Seconds | None = None) -> None:
         if service is not None and not isinstance(service, str):
             raise ConfigurationError(f"request(service=...) must be a class name, not {service!r}", path="service")
         self._within = seconds(within, "within")
         self._token: Token[request | None] | None = None
+        self._used = False
         self.service = service
         self.tenant = tenant
         self.deadline = inf
         self.accounts: list[Account] = []
 
     def __enter__(self) -> Self:
-        if self._token is not None:
-            raise RuntimeError("this request() is already entered; make a new one")
+        if self._used:
+            raise RuntimeError("this request() was entered already; make a new one")
+        self._used = True
         if self._within < inf:
             self.deadline = current_clock()() + self._within
         outer = REQUEST.get()
@@ -67,7 +69,10 @@ class request:  # noqa: N801  # reads as a verb: `with request(within=2.0):`
     ) -> None:
         token, self._token = self._token, None
         if token is not None:
-            REQUEST.reset(token)
+            try:
+                REQUEST.reset(token)
+            except ValueError:
+                pass  # left in another context, as generators may be
 
     def left(self) -> float:
         """Seconds until the deadline (never negative; inf without one)."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from andante.errors import Rejected
+from andante.errors import ConfigurationError, Rejected
 from andante.values import Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_log = logging.getLogger("andante")
 
 OVERLOAD_STATUSES = frozenset({408, 429, 503, 504, 529})
 """HTTP statuses by which a backend says that it cannot: time-outs, too many requests, unavailable, overloaded."""
@@ -49,3 +55,30 @@ def _retry_after(error: BaseException, response: Any) -> float | None:
     except ValueError:
         return None
     return number if isfinite(number) and number >= 0 else None
+
+
+class Judge:
+    """A user's `classify`, which may fail: then the verdict is IGNORED. It is reported once, and no call hears of it."""
+
+    __slots__ = ("_broken", "_name", "classify")
+
+    def __init__(self, classify: Callable[[BaseException], Ending | tuple[Ending, float | None]], name: str) -> None:
+        self.classify = classify
+        self._name = name
+        self._broken = False
+
+    def __call__(self, error: BaseException) -> tuple[Ending, float | None]:
+        """What `error` says about the backend, and how long it asks to stay away."""
+        try:
+            verdict = self.classify(error)
+            ending, retry_after = verdict if isinstance(verdict, tuple) else (verdict, None)
+            if not isinstance(ending, Ending):
+                raise ConfigurationError(
+                    f"classify must return an Ending or (Ending, retry_after), not {verdict!r}", path="classify"
+                )
+        except Exception:
+            if not self._broken:
+                self._broken = True
+                _log.exception("classify of admission %r failed; further failures are not reported", self._name)
+            return Ending.IGNORED, None
+        return ending, retry_after

@@ -1,6 +1,6 @@
 """What happened, as values, and who may listen. Metrics and logs are listeners, never imports of the core.
 
-An event is shared by all listeners: never change one. That is not enforced, because a frozen dataclass takes three times
+An event is shared by all listeners: never change one. That is not enforced: a frozen dataclass takes three times
 as long to make, and there are three events to a call.
 """
 

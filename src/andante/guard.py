@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import typing
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import anyio
-
 from andante.admission import Admission
 from andante.deadline import REQUEST, request
-from andante.errors import ConfigurationError, DeadlineOverrun
-from andante.permit import HELD, Permit
-from andante.stream import GuardedManager, GuardedStream, StreamTerms, guarded_items, looks_like_stream
+from andante.errors import ConfigurationError
+from andante.permit import HELD
+from andante.pull import StreamTerms, bounded
+from andante.stream import GuardedManager, GuardedStream, guarded_items, looks_like_stream
 from andante.ticket import State
 from andante.values import Call, Cost, Seconds, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable
+    from collections.abc import Callable, Hashable
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _ADMITTED = State.ADMITTED
 _MARK = "__andante_admissions__"
+_ASYNC_MARK = getattr(asyncio.coroutines, "_is_coroutine", _MARK)  # how mocks of coroutine functions say what they are
+_ASYNC_NAMES = frozenset(
+    {
+        "AbstractAsyncContextManager",
+        "AsyncContextManager",
+        "AsyncGenerator",
+        "AsyncIterable",
+        "AsyncIterator",
+        "Awaitable",
+        "Coroutine",
+        "Future",
+        "Task",
+    }
+)
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, dict, list, tuple, set})
 
 
@@ -72,7 +86,7 @@ def guard(
             raise TypeError(
                 f"guard() needs a callable that does async work, and {fn!r} is async nowhere; wrap it in an async def"
             )
-        guards = getattr(fn, _MARK, ())
+        guards = getattr(_inside_partials(fn), _MARK, ())
         if any(admission is other for other in guards):
             raise TypeError(
                 f"{fn!r} is guarded by {admission.name!r} already; a second permit for one call would only block"
@@ -111,11 +125,16 @@ def _coroutine_function(
                 terms.settle_with(permit, result)
             leave(permit)
         except BaseException as error:
-            permit.fail(error)
-            permit.close()
+            try:
+                permit.fail(error)
+            finally:
+                permit.close()
             raise
         finally:
-            let_go(token)
+            try:
+                let_go(token)
+            except ValueError:
+                pass  # its event loop died, and the garbage collector ends it in another context
             if around is not None and permit.ended is not None:
                 around.accounts.append(permit.account)
         return result
@@ -176,15 +195,6 @@ def _plain_function(
 _WRAPPERS = {"coroutine": _coroutine_function, "generator": _generator_function, "plain": _plain_function}
 
 
-async def bounded(permit: Permit, work: Awaitable[Any]) -> Any:
-    """Await `work`, cancelled at the permit's deadline: DeadlineOverrun."""
-    with anyio.move_on_after(max(0.0, permit.deadline - permit.admission.now())) as scope:
-        return await work
-    if scope.cancelled_caught:
-        raise DeadlineOverrun(f"{permit.service}: the work ran past its deadline and was cancelled")
-    raise AssertionError("unreachable: the scope ends by return or by its own cancellation")
-
-
 class _Maker(typing.Protocol):
     def __call__(
         self, around: request | None, args: tuple[Any, ...], kwargs: dict[str, Any], arrived: float | None = None, /
@@ -224,7 +234,9 @@ def _call_maker(
             if name is None and around.service in admission.controller.plan.by_name:
                 name = around.service
             who = around.tenant if who is None else who
-            ends = min(ends, around.deadline)
+            if around.deadline < inf:  # told on the event loop's clock; the call's is on the admission's
+                own = admission.home.given_clock is not None
+                ends = min(ends, admission.now() + around.left() if own else around.deadline)
         return Call(price, name or "default", who, ends)
 
     make.constant = constant  # type: ignore[attr-defined]  # what to use where there is no request around
@@ -235,16 +247,14 @@ def _kind(fn: Any) -> str | None:
     """Which wrapper `fn` needs; None if it is async nowhere."""
     if not callable(fn):
         return None
-    target = fn
-    while isinstance(target, functools.partial):
-        target = target.func
+    target = _inside_partials(fn)
     direct = (target, getattr(type(target), "__call__", None))  # noqa: B004  # the method itself is wanted
     for candidate in direct:
-        if inspect.iscoroutinefunction(candidate):
+        if inspect.iscoroutinefunction(candidate) or getattr(candidate, "_is_coroutine", None) is _ASYNC_MARK:
             return "coroutine"
         if inspect.isasyncgenfunction(candidate):
             return "generator"
-    if hasattr(fn, _MARK):
+    if hasattr(target, _MARK):
         return "plain"
     for candidate in direct:
         inner = inspect.unwrap(candidate) if callable(candidate) else None
@@ -253,11 +263,18 @@ def _kind(fn: Any) -> str | None:
     return None
 
 
+def _inside_partials(fn: Any) -> Any:
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn
+
+
 def _returns_async(fn: Any) -> bool:
     """Whether the return annotation promises something awaitable, iterable or enterable asynchronously."""
     try:
         returns = typing.get_type_hints(fn).get("return")
-    except Exception:  # annotations may name what cannot be imported here
-        return False
+    except Exception:  # annotations may name what is imported for type checkers only; then the name has to do
+        written = getattr(fn, "__annotations__", {}).get("return")
+        return isinstance(written, str) and written.partition("[")[0].rpartition(".")[2].strip() in _ASYNC_NAMES
     returns = typing.get_origin(returns) or returns
     return any(hasattr(returns, method) for method in ("__await__", "__aiter__", "__aenter__"))

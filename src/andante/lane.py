@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import exp, inf
 from typing import TYPE_CHECKING
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from andante.gate import Gate
     from andante.service import ServiceClass
 
+_WAITING, _REFUSED = State.WAITING, State.REFUSED
+
 _arrival = count()
 _COMPACT_AT = 32
 
@@ -25,12 +27,13 @@ MARGIN = 1.1  # on forecasts
 class _Tenant:
     """The waiting calls of one tenant, and the cost it has attained while it waited."""
 
-    __slots__ = ("attained", "heap", "name", "top", "waiting")
+    __slots__ = ("attained", "heap", "name", "place", "top", "waiting")
 
     def __init__(self, name: Hashable, attained: float) -> None:
         self.name = name
         self.attained = attained
         self.waiting = 0
+        self.place = 0  # the serial of its entry in the order of tenants; older entries are void
         self.top = -inf  # no key in the heap is larger
         self.heap: list[tuple[float, int, Ticket]] = []
 
@@ -63,6 +66,7 @@ class Lane:
             inf if value is None else float(value)  # type: ignore[arg-type]  # __post_init__ made it float
             for value in (service.ttft, service.e2e, service.max_wait)
         )
+        self.patience = min(self.ttft, self.e2e, self.max_wait)  # latest start - arrival where no gate forecasts
         self.size_bias = size_bias
         longest = min(self.horizon, self.max_wait)
         self.drain.memory = min(60.0, max(2.0, longest / 10))
@@ -79,17 +83,20 @@ class Lane:
         """
         if self.horizon == inf:
             return ticket.arrived
-        size = ticket.cost.size
+        size = ticket.cost.input_tokens or ticket.cost.requests
         mean = self._mean or size
         relative = min(4.0, size / mean) if mean else 0.0
-        key = ticket.arrived + self.horizon * (1 + self.size_bias * relative)
-        return key if key < ticket.deadline else ticket.deadline
+        key, deadline = ticket.arrived + self.horizon * (1 + self.size_bias * relative), ticket.call.deadline
+        return key if key < deadline else deadline
 
     def latest_start(self, ticket: Ticket, now: float) -> float:
         """min(arrival + ttft - 1.1 first, arrival + e2e - 1.1 end, deadline - 1.1 end, arrival + max_wait).
 
         `first` and `end` are what the gates expect of this call. Past that moment it is refused, never started.
         """
+        if not self.way.forecasts:
+            latest, deadline = ticket.arrived + self.patience, ticket.call.deadline
+            return latest if latest < deadline else deadline
         first = end = 0.0
         for expected in self.way.forecasts:
             soon, late = expected(ticket, now)
@@ -111,9 +118,8 @@ class Lane:
         tenant = self._tenants.get(name)
         if tenant is None:
             tenant = self._tenants[name] = _Tenant(name, self._least())
-            heappush(self._order, (tenant.attained, next(_arrival), tenant))
-        ticket.queued = True
-        size = ticket.cost.size
+            self._line_up(tenant)
+        size = ticket.cost.input_tokens or ticket.cost.requests
         self._mean = self._mean + 0.02 * (size - self._mean) if self._mean else size
         key = ticket.key
         if key > tenant.top:
@@ -126,24 +132,29 @@ class Lane:
     def head(self) -> Ticket | None:
         """The call whose turn it is."""
         while self._order:
-            attained, _, tenant = self._order[0]
+            attained, place, tenant = self._order[0]
+            if place != tenant.place:
+                heappop(self._order)
+                continue
             heap = tenant.heap
-            while heap and heap[0][2].state is not State.WAITING:
+            while heap and heap[0][2].state is not _WAITING:
                 heappop(heap)
             if not heap:
                 heappop(self._order)
-            elif attained != tenant.attained:
-                heapreplace(self._order, (tenant.attained, next(_arrival), tenant))
+            elif attained != tenant.attained and len(self._tenants) > 1:
+                heappop(self._order)
+                self._line_up(tenant)
             else:
                 return heap[0][2]
         return None
 
-    def take(self, ticket: Ticket, now: float) -> None:
-        """`ticket`, which waited, starts."""
+    def take(self, ticket: Ticket, weight: float, now: float) -> None:
+        """`ticket`, which waited and has that weight, starts."""
         self.started += 1
         tenant = self._tenants[ticket.call.tenant]
-        tenant.attained += ticket.cost.weight
-        self.drain.count(now)
+        tenant.attained += weight
+        if ticket.arrived < now:  # who never waited says nothing about how fast those who wait move up
+            self.drain.count(now)
         self._gone(tenant, now)
 
     def remove(self, ticket: Ticket, now: float) -> None:
@@ -152,7 +163,7 @@ class Lane:
 
     def refuse(self, ticket: Ticket, error: Exception) -> None:
         """`ticket` of this class is refused."""
-        ticket.state = State.REFUSED
+        ticket.state = _REFUSED
         ticket.error = error
         self.refused += 1
         if isinstance(error, Rejected) and error.service is None:
@@ -164,16 +175,20 @@ class Lane:
         return head is not None and self.credit >= head.cost.weight
 
     def earn(self, weight: float) -> None:
-        """Something of that cost has started: the floor's share of it is credited while calls wait here."""
-        head = self.head()
-        if head is not None and self.credit < head.cost.weight:
+        """Something of that cost has started elsewhere: the floor's share of it is credited while calls wait here."""
+        if self.waiting:
             self.credit += self.service.floor * weight
 
+    def spend(self, weight: float) -> None:
+        """Something of that cost has started here."""
+        self.credit = max(0.0, self.credit - weight * (1 - self.service.floor))
+
     def refund(self, ticket: Ticket) -> None:
-        """`ticket` was taken but never ran."""
+        """`ticket` was taken but never ran: its tenant, if it still waits here, gets back what it was charged."""
         tenant = self._tenants.get(ticket.call.tenant)
-        if tenant is not None:
+        if tenant is not None and hasattr(ticket, "key"):  # else it started without the line, and was charged nothing
             tenant.attained = max(0.0, tenant.attained - ticket.cost.weight)
+            self._line_up(tenant)
 
     def victim(self, ticket: Ticket) -> Ticket:
         """Whom to send away so that `ticket` may wait: the largest key of the tenant with the most calls waiting.
@@ -199,7 +214,7 @@ class Lane:
 
     def tickets(self) -> list[Ticket]:
         """All that wait here, in order of their keys."""
-        entries = [e for t in self._tenants.values() for e in t.heap if e[2].state is State.WAITING]
+        entries = [e for t in self._tenants.values() for e in t.heap if e[2].state is _WAITING]
         return [ticket for _, _, ticket in sorted(entries)]
 
     def rekey(self) -> None:
@@ -207,16 +222,20 @@ class Lane:
         for tenant in self._tenants.values():
             entries = []
             for _, serial, ticket in tenant.heap:
-                if ticket.state is State.WAITING:
+                if ticket.state is _WAITING:
                     ticket.way, ticket.key = self.way, self.key(ticket)
                     entries.append((ticket.key, serial, ticket))
             heapify(entries)
             tenant.heap, tenant.top = entries, max(entries)[0]
 
+    def _line_up(self, tenant: _Tenant) -> None:
+        tenant.place = next(_arrival)
+        heappush(self._order, (tenant.attained, tenant.place, tenant))
+
     def _least(self) -> float:
         """The smallest attained cost among the tenants that wait: where a new or idle one enters."""
         self.head()  # brings the true minimum to the top
-        return self._order[0][0] if self._order else 0.0
+        return self._order[0][2].attained if self._order else 0.0
 
     def _gone(self, tenant: _Tenant, now: float) -> None:
         self.waiting -= 1
@@ -225,7 +244,7 @@ class Lane:
             del self._tenants[tenant.name]  # a tenant that waits for nothing is forgotten
             tenant.heap.clear()
             if len(self._order) > 2 * len(self._tenants) + _COMPACT_AT:
-                self._order = [entry for entry in self._order if entry[2].heap]
+                self._order = [entry for entry in self._order if entry[2].heap and entry[1] == entry[2].place]
                 heapify(self._order)
         elif len(tenant.heap) > 2 * tenant.waiting + _COMPACT_AT:
             self._sweep(tenant)
@@ -234,7 +253,7 @@ class Lane:
 
     @staticmethod
     def _sweep(tenant: _Tenant) -> None:
-        tenant.heap = [entry for entry in tenant.heap if entry[2].state is State.WAITING]
+        tenant.heap = [entry for entry in tenant.heap if entry[2].state is _WAITING]
         heapify(tenant.heap)
 
 

@@ -21,6 +21,7 @@ class Lent:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Permit]] = []
         self._serial = count()
+        self._busy = False
 
     def __bool__(self) -> bool:
         return bool(self._heap)
@@ -37,6 +38,15 @@ class Lent:
 
     def take_back(self, now: float) -> None:
         """End those whose deadline has come."""
+        if self._busy:
+            return  # ending one makes the admission look again, which leads here
+        self._busy = True
+        try:
+            self._end_overdue(now)
+        finally:
+            self._busy = False
+
+    def _end_overdue(self, now: float) -> None:
         while self._heap and (self._heap[0][0] <= now or self._heap[0][2].state is not State.ADMITTED):
             permit = heappop(self._heap)[2]
             if permit.state is State.ADMITTED:

@@ -12,7 +12,7 @@ from andante.ticket import TINY, State, Ticket
 from andante.verdict import refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from andante.lane import Lane
     from andante.plan import Plan
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Ticket)
 
 LATENESS = 0.010  # seconds: how far back a late step may ask rate gates
 
-_WAITING = State.WAITING
+_WAITING, _ADMITTED, _REFUSED = State.WAITING, State.ADMITTED, State.REFUSED
 
 
 class Line(Generic[T]):
@@ -49,38 +49,52 @@ class Line(Generic[T]):
     # Arriving. ------------------------------------------------------------------------------------------------------
 
     def join(self, ticket: T, now: float, instead: type[errors.Rejected] | None) -> None:
-        """`ticket` waits, if it may, or starts if it then stands before an open door. Else raises its refusal."""
+        """`ticket` starts, if it stands before an open door, or waits, if it may. Else it is refused; where it never
+        stood in the line, by raising the refusal."""
         lane = ticket.lane
         end, _, gate, _ = ticket.way.ends(ticket, now, now)
         delay = end - now
         latest = ticket.latest = lane.latest_start(ticket, now)
-        if now > latest or (delay < inf and end > latest + TINY):
+        early = lane.service.early_refusal
+        if now > latest or (early and delay < inf and end > latest + TINY):
             raise refusal(errors.DeadlineUnreachable, ticket, gate, delay, now)
         ticket.key = lane.key(ticket)
-        self._make_room(ticket, lane, gate, delay, now)
+        may_wait = instead is None and now < latest
+        may_stay = may_wait and lane.service.max_waiting >= 1  # else nobody is sent away for it
+        if may_stay and (lane.waiting > 2 or lane.waiting >= lane.service.max_waiting):
+            self._make_room(ticket, lane, gate, delay, now)
         at_head = lane.push(ticket, now)
         self.waiting += 1
         if at_head:
             self._admit(now)
         if ticket.state is not _WAITING:
             self.changes.remove(ticket)  # decided at once
-            if ticket.error is not None:
-                raise ticket.error
-        elif instead is not None or latest <= now:
-            ticket.state = State.REFUSED
-            self.remove(ticket, now)
-            raise refusal(instead or errors.DeadlineUnreachable, ticket, ticket.gate or gate, delay, now)
-        else:
+        elif may_stay:
+            ticket.queued = True
             self._watch(ticket)
-        self.plan_look(now)
+        else:
+            ticket.state = _REFUSED
+            self.remove(ticket, now)
+            kind = instead or (errors.LineFull if may_wait else errors.DeadlineUnreachable)
+            lane.refuse(ticket, refusal(kind, ticket, ticket.gate or gate, delay, now))
+            if at_head:
+                self._admit(now)  # it may have stood in the door: find out anew when the others are due
+        if at_head or self.plan.looks:
+            self.plan_look(now)
+        elif latest < self.look and ticket.state is _WAITING:
+            self.look = latest
 
     def _make_room(self, ticket: T, lane: Lane, gate: str | None, delay: float, now: float) -> None:
         """Early refusal: of the largest key where the wait would be too long, or the lane is full."""
         if lane.service.early_refusal and lane.waiting > 2 and ticket.latest < inf:
             rate, slack = lane.drain.rate(now), ticket.latest - now
             if rate is not None and lane.waiting > 2 + slack * rate:
-                late = lane.waiting / rate - slack if rate else inf
-                self._send_away(ticket, errors.DeadlineUnreachable, gate, max(delay, late), now)
+                last = lane.victim(ticket)
+                if last is ticket or lane.waiting > 2 + (last.latest - now) * rate:  # the last one itself would be late
+                    late = lane.waiting / rate - slack if rate else inf
+                    self._send_away(
+                        ticket, errors.DeadlineUnreachable, gate, max(late, delay if delay < inf else 0), now
+                    )
         if lane.waiting >= lane.service.max_waiting and (delay > TINY or lane.waiting):
             self._send_away(ticket, errors.LineFull, gate, delay, now)
 
@@ -97,7 +111,8 @@ class Line(Generic[T]):
         """Let in whom the gates let in, then refuse whose time has passed."""
         if self.waiting:
             self._admit(now)
-            self._expire(now)
+            if self._expiries and self._expiries[0][0] <= now and self._expire(now):
+                self._admit(now)  # who went may have stood in the door
         self.plan_look(now)
 
     def _admit(self, now: float) -> None:
@@ -122,12 +137,13 @@ class Line(Generic[T]):
             head: T | None = lane.head()  # type: ignore[assignment]  # this line's lanes hold its own tickets
             if head is None:
                 return at, False, False
-            latest = lane.latest_start(head, now) if head.way.forecasts else head.latest
-            if latest < at - TINY:
-                self.drop(head, errors.DeadlineExpired, now)
-                continue
             try:
-                end, reached, gate, own = head.way.ends(head, at, now)
+                way = head.way
+                latest = lane.latest_start(head, now) if way.forecasts else head.latest
+                if latest < at - TINY:
+                    self.drop(head, errors.DeadlineExpired, now)
+                    continue
+                end, reached, gate, own = way.ends(head, at, now)
                 if end <= now + TINY:
                     at = reached
                     self._start(head, at, now)
@@ -138,12 +154,19 @@ class Line(Generic[T]):
                 self._fail(head, error, now)
                 continue
             head.gate = gate
+            if by_floor and own:
+                lane.credit = head.cost.weight  # what its own gates hold up is not owed to it by others
             self._due = min(self._due, end)
             return at, False, not own and not (by_floor and end == inf)
 
-    def _turns(self) -> Iterator[tuple[Lane, bool]]:
+    def _turns(self) -> Iterable[tuple[Lane, bool]]:
         """The lanes in the order in which their heads are asked, and whether a floor brought them forward."""
         plan = self.plan
+        if plan.floors or plan.deferrable:
+            return self._special_turns(plan)
+        return [(lane, False) for lane in plan.lanes if lane.waiting]
+
+    def _special_turns(self, plan: Plan) -> Iterator[tuple[Lane, bool]]:
         for lane in plan.floors:
             if lane.floor_covers_head():
                 yield lane, True
@@ -157,17 +180,17 @@ class Line(Generic[T]):
 
     def _start(self, ticket: T, at: float, now: float) -> None:
         ticket.way.enter(ticket, at, now)
-        ticket.state = State.ADMITTED
-        lane = ticket.lane
-        lane.take(ticket, now)
+        ticket.state = _ADMITTED
+        lane, weight = ticket.lane, ticket.cost.weight
+        lane.take(ticket, weight, now)
         self.waiting -= 1
         self.inside.add(ticket)
         self.changes.append(ticket)
-        weight = ticket.cost.weight
         for floored in self.plan.floors:
-            floored.earn(weight)
-        if lane.service.floor:
-            lane.credit = max(0.0, lane.credit - weight)
+            if floored is lane:
+                floored.spend(weight)
+            else:
+                floored.earn(weight)
 
     # Leaving the line. ----------------------------------------------------------------------------------------------
 
@@ -191,36 +214,53 @@ class Line(Generic[T]):
         self.remove(ticket, now)
         self.changes.append(ticket)
 
-    def _expire(self, now: float) -> None:
-        """Refuse whose latest start has come. It was asked a moment before, so a bound equal to the wait succeeds."""
+    def _expire(self, now: float) -> bool:
+        """Refuse whose latest start has come, and tell whether anybody was. It was asked a moment before, so a bound
+        equal to the wait succeeds."""
+        before = self.waiting
         while self._expiries and self._expiries[0][0] <= now:
             ticket = heappop(self._expiries)[2]
             if ticket.state is not _WAITING:
                 continue
-            ticket.latest = ticket.lane.latest_start(ticket, now)
-            if ticket.latest > now:  # the forecast is better by now
+            if self._forecast(ticket, now) and ticket.latest > now:  # the forecast is better by now
                 self._watch(ticket)
+            elif ticket.state is not _WAITING:
+                continue
             elif not (ticket.lane.service.deferrable and self._rescue(ticket, now)):
                 self.drop(ticket, errors.DeadlineExpired, now)
+        return self.waiting < before
+
+    def _forecast(self, ticket: T, now: float) -> bool:
+        """Find out the latest start of `ticket`, which waits. False, and it is refused, where a gate raises."""
+        try:
+            ticket.latest = ticket.lane.latest_start(ticket, now)
+        except Exception as error:
+            self._fail(ticket, error, now)
+            return False
+        return True
 
     def _rescue(self, ticket: T, now: float) -> bool:
         """A deferrable call has reached its latest start: it goes before all others now, or never."""
+        self.busy = True
         try:
             if ticket.way.ends(ticket, now, now)[0] > now + TINY:
                 return False
             self._start(ticket, now, now)
         except Exception as error:
             self._fail(ticket, error, now)
+        finally:
+            self.busy = False
         return True
 
     # Looking ahead. -------------------------------------------------------------------------------------------------
 
     def replan(self, now: float) -> None:
         """The plan has changed: those who wait have other latest starts."""
-        for lane in self.plan.lanes:
-            for ticket in lane.tickets():
-                ticket.latest = lane.latest_start(ticket, now)
-                self._watch(ticket)  # type: ignore[arg-type]  # this line's lanes hold its own tickets
+        self._expiries.clear()
+        tickets: list[T] = [ticket for lane in self.plan.lanes for ticket in lane.tickets()]  # type: ignore[misc]  # its own
+        for ticket in tickets:
+            if self._forecast(ticket, now):
+                self._watch(ticket)
 
     def plan_look(self, now: float) -> None:
         """Find out when to look again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from math import inf
 from typing import TYPE_CHECKING
 
 from andante import errors
@@ -39,17 +40,11 @@ class Permit(Ticket):
         admission = self.admission
         if self.first is None or self.way.progresses or self.state is not _ADMITTED:
             admission._progress(self, items)
-        elif items > 0:
+        elif 0 < items < inf:
             self.items += items
             self.last = admission.now()
-
-    def asked(self) -> None:
-        """A stream's consumer asks for the next item: the time since the last one was its own, not the engine's."""
-        last = self.last
-        if last is not None:
-            now = self.admission.now()
-            self.idle += now - last
-            self.last = now
+        elif items != 0:
+            admission._progress(self, items)  # which says what is wrong with it
 
     def settle(self, cost: Cost) -> None:
         """Say what the call really cost. Absolute; the last one counts. After `close` it raises AndanteError."""
@@ -63,13 +58,7 @@ class Permit(Ticket):
         """The work raised `error`. What that says about the backend is decided by the admission's `classify`."""
         if self.state is not _ADMITTED:
             return
-        verdict = self.admission.classify(error)
-        ending, retry_after = verdict if isinstance(verdict, tuple) else (verdict, None)
-        if not isinstance(ending, Ending):
-            raise errors.ConfigurationError(
-                f"classify must return an Ending or (Ending, retry_after), not {verdict!r}", path="classify"
-            ) from error
-        self.failure = (ending, retry_after, error)
+        self.failure = (*self.admission.judge(error), error)
 
     def abandon(self) -> None:
         """The work was given up by its caller: whatever it measured says nothing about the backend."""
@@ -77,9 +66,12 @@ class Permit(Ticket):
             self.failure = (Ending.IGNORED, None, None)
 
     def close(self) -> None:
-        """Give it back. Whoever waits next is let in at once."""
+        """Give it back. Whoever waits next is let in at once; called in another thread, as soon as the loop can."""
         if self.state is _ADMITTED:
-            self.admission.leave(self)
+            admission = self.admission
+            home = admission.home
+            if not home.elsewhere() or not home.hand_over(self.close):
+                admission.leave(self)
 
     @property
     def account(self) -> Account:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import isnan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from andante.errors import ConfigurationError
 from andante.gate import Gate
@@ -11,9 +12,11 @@ from andante.lane import Lane
 from andante.service import ServiceClass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from andante.ticket import Ticket
+
+V = TypeVar("V")
 
 DEFAULT = "default"
 
@@ -24,7 +27,7 @@ class Plan:
     def __init__(
         self,
         gates: tuple[Gate, ...],
-        classes: tuple[ServiceClass, ...],
+        classes: Iterable[ServiceClass],
         size_bias: float,
         look_again: Callable[[], None],
     ) -> None:
@@ -36,7 +39,7 @@ class Plan:
         self.retired: dict[str, Lane] = {}
         self.by_name: dict[str, Lane] = {}  # the same dict for ever; also knows what "default" means here
         self.sharing = False  # whether another controller holds one of the gates
-        self.change(gates, classes or (ServiceClass(DEFAULT),), size_bias)
+        self.change(gates, _listed(classes, "classes") or (ServiceClass(DEFAULT),), size_bias)
 
     @property
     def classes(self) -> tuple[ServiceClass, ...]:
@@ -58,7 +61,7 @@ class Plan:
 
         Lanes keep their counts, by name. Returns those whose class is gone; who waits there has to be sent away.
         """
-        gates, classes = tuple(gates), tuple(classes)
+        gates, classes = _listed(gates, "gates"), _listed(classes, "classes")
         _check(gates, classes, size_bias)
         self.gates, self.size_bias = gates, float(size_bias)
         before = {lane.name: lane for lane in self.lanes} | self.retired
@@ -78,7 +81,6 @@ class Plan:
         self.floors = tuple(lane for lane in lanes if lane.service.floor)
         self.deferrable = tuple(lane for lane in lanes if lane.service.deferrable)
         self.looks = tuple({look.__self__: look for lane in lanes for look in lane.way.looks}.values())  # type: ignore[attr-defined]
-        self._hold(tuple(dict.fromkeys(gate for lane in lanes for gate in lane.way.gates)))
         return list(before.values())
 
     def take_inside(self, ticket: Ticket, now: float) -> None:
@@ -86,10 +88,9 @@ class Plan:
 
         Gates that are gone from the plan still hear when it leaves.
         """
-        lane = self.by_name.get(ticket.service)
-        if lane is None:
-            return
-        new = [gate for gate in lane.way.gates if gate not in ticket.way.gates]
+        lane = ticket.lane
+        gates = self.gates if self.retired.get(lane.name) is lane else lane.way.gates
+        new = [gate for gate in gates if gate not in ticket.way.gates]
         if new:
             ticket.way = ticket.way.joined(new)
             for gate in new:
@@ -109,7 +110,9 @@ class Plan:
         """Every gate of the admission and of its classes, once."""
         return self._held
 
-    def _hold(self, gates: tuple[Gate, ...]) -> None:
+    def hold(self) -> None:
+        """Take the gates of the lanes and let go of others; to be called after a change, by a controller in order."""
+        gates = tuple(dict.fromkeys(gate for lane in self.lanes for gate in lane.way.gates))
         for gate in self._held:
             if gate not in gates:
                 gate.detach(self._look_again)
@@ -119,6 +122,12 @@ class Plan:
             if gate not in before:
                 gate.attach(self._look_again)
         self.count_sharers()
+
+
+def _listed(values: Iterable[V], name: str) -> tuple[V, ...]:
+    if not isinstance(values, Iterable):
+        raise ConfigurationError(f"{name} must be a list or tuple, not {values!r}", path=name)
+    return tuple(values)
 
 
 def _check(gates: tuple[Gate, ...], classes: tuple[ServiceClass, ...], size_bias: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from math import inf
 
@@ -61,7 +62,17 @@ class ServiceClass:
             )
         if not isinstance(self.floor, (int, float)) or isinstance(self.floor, bool) or not 0 <= self.floor <= 1:
             raise ConfigurationError(f"{where}.floor must be a share from 0 to 1, not {self.floor!r}", path="floor")
-        gates = (self.gates,) if isinstance(self.gates, Gate) else tuple(self.gates)
+        for field in ("deferrable", "early_refusal"):
+            if not isinstance(getattr(self, field), bool):
+                raise ConfigurationError(
+                    f"{where}.{field} must be True or False, not {getattr(self, field)!r}", path=field
+                )
+        if isinstance(self.gates, Gate):
+            gates: tuple[Gate, ...] = (self.gates,)
+        elif isinstance(self.gates, Iterable):
+            gates = tuple(self.gates)
+        else:
+            raise ConfigurationError(f"{where}.gates must be gates, not {self.gates!r}", path="gates")
         for gate in gates:
             if not isinstance(gate, Gate):
                 raise ConfigurationError(f"{where}.gates must hold gates, not {gate!r}", path="gates")

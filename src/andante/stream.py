@@ -7,16 +7,11 @@ source is closed.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
-from andante.errors import DeadlineOverrun
-from andante.permit import HELD, Permit
+from andante.pull import Pull, StreamTerms, bounded, hold, let_go
 from andante.ticket import State
-from andante.values import Cost, Ending
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator
@@ -24,126 +19,11 @@ if TYPE_CHECKING:
 
     from andante.admission import Admission
     from andante.deadline import request
+    from andante.permit import Permit
     from andante.values import Call
 
 _log = logging.getLogger("andante")
 _ADMITTED = State.ADMITTED
-
-
-class StreamTerms:
-    """How a guard counts and settles: `settle` and `items` of `guard()`. What they raise is reported once and never
-    changes the outcome of a call."""
-
-    def __init__(self, settle: Callable[[Any], Cost | None] | None, items: Callable[[Any], float] | None) -> None:
-        self.settle = settle
-        self.items = items
-        self._reported = False
-
-    def count(self, item: Any) -> float:
-        """Output tokens in `item`."""
-        if self.items is None:
-            return 1.0
-        try:
-            number = self.items(item)
-            if not 0 <= number < inf:
-                raise ValueError(f"items() must return a finite number >= 0, not {number!r}")
-        except Exception:
-            self._report("items")
-            return 1.0
-        return number
-
-    def settle_with(self, permit: Permit, last: Any) -> None:
-        """Settle `permit` by what `settle` makes of `last`."""
-        if self.settle is None or permit.state is not _ADMITTED:
-            return
-        try:
-            cost = self.settle(last)
-            if cost is not None:
-                permit.settle(cost)
-        except Exception:
-            self._report("settle")
-
-    def _report(self, which: str) -> None:
-        if not self._reported:
-            self._reported = True
-            _log.exception("the guard's %s function failed; further failures are not reported", which)
-
-
-class _Pull:
-    """The permit's side of a stream: taking items from a source and ending the permit, once."""
-
-    __slots__ = ("around", "last", "permit", "terms")
-
-    def __init__(self, permit: Permit, terms: StreamTerms, around: request | None) -> None:
-        self.permit = permit
-        self.terms = terms
-        self.around = around
-        self.last: Any = None
-
-    async def item(self, source: Callable[[], Awaitable[Any]]) -> Any:
-        """The next item, or whatever the source raises; then the permit has ended."""
-        permit = self.permit
-        if permit.state is not _ADMITTED:
-            if permit.deadline <= permit.admission.now():
-                raise self._overrun()
-            raise StopAsyncIteration
-        permit.asked()
-        permit.outer = HELD.get()
-        token = HELD.set(permit)
-        try:
-            if permit.deadline == inf:
-                item = await source()
-            else:
-                item = await self._in_time(source)
-        except StopAsyncIteration:
-            self.end(complete=True)
-            raise
-        except BaseException as error:
-            self.end(error)
-            raise
-        finally:
-            HELD.reset(token)
-        permit.progress(self.terms.count(item))
-        self.last = item
-        return item
-
-    async def _in_time(self, source: Callable[[], Awaitable[Any]]) -> Any:
-        permit = self.permit
-        left = permit.deadline - permit.admission.now()
-        if left <= 0:
-            raise self._overrun()
-        with anyio.move_on_after(left) as scope:
-            return await source()
-        if scope.cancelled_caught:
-            raise self._overrun()
-        raise AssertionError("unreachable: the scope ends by return or by its own cancellation")
-
-    def _overrun(self) -> DeadlineOverrun:
-        return DeadlineOverrun(f"{self.permit.service}: the stream ran past its deadline")
-
-    def end(self, error: BaseException | None = None, *, complete: bool = False) -> None:
-        """Settle and close the permit. Once; later calls do nothing."""
-        permit = self.permit
-        if permit.state is not _ADMITTED:
-            return
-        if error is not None:
-            permit.fail(error)
-        elif not complete:
-            permit.abandon()
-        try:
-            if self.last is not None:
-                self.terms.settle_with(permit, self.last)
-            if (
-                not complete
-                and permit.settled is None
-                and permit.cost.tokens
-                and (permit.first is not None or permit.failure is None or permit.failure[0] is not Ending.OVERLOADED)
-            ):
-                permit.settle(replace(permit.cost, output_tokens=permit.items))
-        finally:
-            permit.close()
-            if self.around is not None:
-                self.around.accounts.append(permit.account)
 
 
 async def guarded_items(
@@ -153,22 +33,22 @@ async def guarded_items(
     permit = admission.begin(call())
     if permit.state is not _ADMITTED:
         await admission.wait(permit)
-    pull = _Pull(permit, terms, around)
-    take = aiter(source).__anext__
-    error: BaseException | None = None
+    pull = Pull(permit, terms, around)
     try:
+        take = aiter(source).__anext__
         while True:
             try:
                 item = await pull.item(take)
             except StopAsyncIteration:
-                return
+                break
             yield item
-    except BaseException as caught:
-        error = caught
+    except BaseException as error:
+        try:
+            pull.end(error if isinstance(error, Exception) else None)
+        finally:
+            await _close(source, quietly=not isinstance(error, GeneratorExit))
         raise
-    finally:
-        pull.end(error if isinstance(error, Exception) else None)
-        await _close(source)
+    await _close(source)
 
 
 def looks_like_stream(result: Any) -> bool:
@@ -183,13 +63,17 @@ class GuardedStream:
     Every other attribute is the stream's own; `isinstance` sees the stream's class.
     """
 
-    __slots__ = ("__weakref__", "_inner", "_pull", "_take")
+    __slots__ = ("__weakref__", "_inner", "_keeper", "_pull", "_take")
 
-    def __init__(self, inner: Any, permit: Permit, terms: StreamTerms, around: request | None) -> None:
+    def __init__(
+        self, inner: Any, permit: Permit, terms: StreamTerms, around: request | None, keeper: object = None
+    ) -> None:
+        self._keeper = keeper  # who ends the permit, where that is not this object alone: it must live as long
         self._inner = inner
-        self._pull = _Pull(permit, terms, around)
+        self._pull = Pull(permit, terms, around, permit.admission.now())
         self._take: Callable[[], Awaitable[Any]] | None = None
-        permit.admission.lend(permit)
+        if keeper is None:
+            permit.admission.lend(permit)
 
     def __aiter__(self) -> GuardedStream:
         return self
@@ -202,25 +86,27 @@ class GuardedStream:
         except StopAsyncIteration:
             raise
         except BaseException:
-            await _close(self._inner)
+            await _close(self._inner, quietly=True)
             raise
 
     async def __aenter__(self) -> Any:
+        pull = self._pull
         try:
             entered = await type(self._inner).__aenter__(self._inner)
         except BaseException as error:
-            self._pull.end(error)
+            pull.end(error)
             raise
         if entered is self._inner:
             return self
         if hasattr(type(entered), "__aiter__"):
-            return GuardedStream(entered, self._pull.permit, self._pull.terms, self._pull.around)
+            return GuardedStream(entered, pull.permit, pull.terms, pull.around, keeper=self)
         return entered
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Any:
-        self._pull.end(error)
+        # What is no stream has no early end.
+        self._pull.end(error, complete=error is None and not hasattr(type(self._inner), "__aiter__"))
         return await type(self._inner).__aexit__(self._inner, kind, error, trace)
 
     def close(self) -> Any:
@@ -245,17 +131,17 @@ class GuardedStream:
 
     def __del__(self) -> None:
         try:
-            permit = self._pull.permit
+            permit = self._pull.permit if self._keeper is None else None
         except AttributeError:
             return
-        if permit.state is _ADMITTED:
+        if permit is not None and permit.state is _ADMITTED:
             permit.admission.found_lost(permit)
 
 
 class GuardedManager:
-    """An async context manager of somebody else that has not been entered; the admission is entered with it."""
+    """An async context manager of somebody else that has not been entered; the admission is entered with it. Once."""
 
-    __slots__ = ("_admission", "_around", "_call", "_inner", "_pull", "_terms")
+    __slots__ = ("__weakref__", "_admission", "_around", "_call", "_inner", "_pull", "_stream", "_terms")
 
     def __init__(
         self, admission: Admission, inner: Any, call: Callable[[], Call], terms: StreamTerms, around: request | None
@@ -265,54 +151,68 @@ class GuardedManager:
         self._call = call
         self._terms = terms
         self._around = around
-        self._pull: _Pull | None = None
+        self._pull: Pull | None = None
+        self._stream: Pull | None = None  # that of the stream which came out, if one did
 
     async def __aenter__(self) -> Any:
-        entered = await self._enter(type(self._inner).__aenter__(self._inner))
-        assert self._pull is not None
+        entered = await self._enter(type(self._inner).__aenter__)
         if hasattr(type(entered), "__aiter__"):
-            return GuardedStream(entered, self._pull.permit, self._terms, self._around)
+            return self._lend(entered)
         return entered
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Any:
         if self._pull is not None:
-            self._pull.end(error, complete=error is None)
+            pull = self._stream or self._pull
+            pull.end(error, complete=error is None and not pull.pulled)
         return await type(self._inner).__aexit__(self._inner, kind, error, trace)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        """For a stream object that came without being awaited."""
+        if not hasattr(type(self._inner), "__aiter__"):
+            raise TypeError(
+                f"{self._inner!r} is no stream; enter it with `async with`, and iterate over what that gives"
+            )
+        if self._pull is not None:
+            return self._lend(self._inner)
+        return guarded_items(self._admission, self._inner, self._call, self._terms, self._around)
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._awaited().__await__()
 
     async def _awaited(self) -> Any:
-        result = await self._enter(self._inner)
-        assert self._pull is not None
+        result = await self._enter(lambda inner: inner)
         if looks_like_stream(result):
-            return GuardedStream(result, self._pull.permit, self._terms, self._around)
+            return self._lend(result)
+        assert self._pull is not None
         self._pull.last = result
         self._pull.end(complete=True)
         return result
 
-    async def _enter(self, work: Awaitable[Any]) -> Any:
+    def _lend(self, stream: Any) -> GuardedStream:
+        assert self._pull is not None
+        guarded = GuardedStream(stream, self._pull.permit, self._terms, self._around, keeper=self)
+        self._stream = guarded._pull
+        return guarded
+
+    async def _enter(self, start: Callable[[Any], Awaitable[Any]]) -> Any:
+        if self._pull is not None:
+            raise RuntimeError("this call was made already; call the guarded function again")
+        permit = self._admission.begin(self._call())
+        if permit.state is not _ADMITTED:
+            await self._admission.wait(permit)
+        self._pull = Pull(permit, self._terms, self._around)
+        permit.admission.lend(permit)
+        token = hold(permit)
         try:
-            permit = self._admission.begin(self._call())
-            if permit.state is not _ADMITTED:
-                await self._admission.wait(permit)
-        except BaseException:
-            close = getattr(work, "close", None)
-            if close is not None:
-                close()  # a coroutine that never ran
-            raise
-        self._pull = _Pull(permit, self._terms, self._around)
-        permit.outer = HELD.get()
-        token = HELD.set(permit)
-        try:
-            return await work
+            work = start(self._inner)
+            return await (work if permit.deadline == inf else bounded(permit, work, "the call"))
         except BaseException as error:
             self._pull.end(error)
             raise
         finally:
-            HELD.reset(token)
+            let_go(token)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -320,11 +220,25 @@ class GuardedManager:
     def __repr__(self) -> str:
         return f"<guarded {self._inner!r}>"
 
+    def __del__(self) -> None:
+        try:
+            permit = None if self._pull is None else self._pull.permit
+        except AttributeError:
+            return
+        if permit is not None and permit.state is _ADMITTED:
+            permit.admission.found_lost(permit)
 
-async def _close(source: Any) -> None:
-    """Close `source` by whatever it offers."""
+
+async def _close(source: Any, *, quietly: bool = False) -> None:
+    """Close `source` by whatever it offers. `quietly`: after a failure, which is what the consumer must hear of."""
     close = getattr(source, "aclose", None) or getattr(source, "close", None)
-    if close is not None:
+    if close is None:
+        return
+    try:
         closing = close()
         if hasattr(type(closing), "__await__"):
             await closing
+    except Exception:
+        if not quietly:
+            raise
+        _log.warning("closing %r after a failure failed too", source, exc_info=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +27,17 @@ class State(Enum):
     ENDED = "ended"
 
 
+_WAITING = State.WAITING  # a module's own name: before Python 3.12 looking up an enum's attribute runs Python code
+
+
 class Way:
     """The gates on one way in, taken apart once so that the hot path looks nothing up.
 
-    `own` are the gates of the class, `shared` those of the admission; each as (delay, repays lateness, name).
+    `asked` has the gates of the class, then those of the admission: (delay, repays lateness, name, is the class's own).
     """
 
     __slots__ = (
+        "asked",
         "delays",
         "enters",
         "enters_now",
@@ -40,9 +45,7 @@ class Way:
         "gates",
         "leaves",
         "looks",
-        "own",
         "progresses",
-        "shared",
         "undos",
     )
 
@@ -51,8 +54,11 @@ class Way:
 
         shared, own = tuple(shared), tuple(own)
         self.gates: tuple[Gate, ...] = shared + own
-        self.shared = tuple((gate.delay, gate.repays_lateness, gate.name) for gate in shared)
-        self.own = tuple((gate.delay, gate.repays_lateness, gate.name) for gate in own)
+        self.asked = tuple(
+            (gate.delay, gate.repays_lateness, gate.name, mine)
+            for mine, gates in ((True, own), (False, shared))
+            for gate in gates
+        )
         self.delays = tuple(gate.delay for gate in self.gates)
         self.enters = tuple((gate.enter, gate.repays_lateness) for gate in self.gates)
         self.enters_now = tuple(gate.enter for gate in self.gates)
@@ -69,19 +75,17 @@ class Way:
         the name of the gate that opens last, and whether a gate of the class itself blocks.
         """
         end, reached, name, own = now, at, None, False
-        for mine, gates in ((True, self.own), (False, self.shared)):
-            for delay, repays, gate in gates:
-                base = at if repays else now
-                wait = delay(ticket, base)
-                if wait <= TINY:
-                    continue
-                opens = base + wait
-                if opens <= now + TINY:
-                    reached = max(reached, min(opens, now))
-                    continue
-                own = own or mine
-                if opens > end:
-                    end, name = opens, gate
+        for delay, repays, gate, mine in self.asked:
+            wait = delay(ticket, at if repays else now)
+            if wait <= TINY:
+                continue
+            opens = (at if repays else now) + wait
+            if opens <= now + TINY:
+                reached = max(reached, min(opens, now))
+                continue
+            own = own or mine
+            if opens > end:
+                end, name = opens, gate
         return end, reached, name, own
 
     def enter(self, ticket: Ticket, at: float, now: float) -> None:
@@ -99,7 +103,8 @@ class Way:
         for enter, undo in zip(self.enters_now, self.undos, strict=True):
             if enter == failed:
                 break
-            undo(ticket, now)
+            with suppress(Exception):  # the error of `failed` is told; the other gates still have to hear
+                undo(ticket, now)
         ticket.started = None
 
     def joined(self, more: Iterable[Gate]) -> Way:
@@ -143,7 +148,7 @@ class Ticket:
         self.ended: float | None = None
         self.items = 0.0
         self.idle = 0.0
-        self.state = State.WAITING
+        self.state = _WAITING
         self.queued = False
         self.error: Exception | None = None
         self.gate: str | None = None
@@ -171,5 +176,5 @@ class Ticket:
         return (now if self.started is None else self.started) - self.arrived
 
     def __repr__(self) -> str:
-        held = f", held by {self.gate}" if self.state is State.WAITING and self.gate else ""
+        held = f", held by {self.gate}" if self.state is _WAITING and self.gate else ""
         return f"<{type(self).__name__} {self.service} {self.state.value}{held}>"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from asyncio import AbstractEventLoop, Future, TimerHandle, _get_running_loop
+from collections import OrderedDict
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,9 +20,11 @@ from andante.clock import current_clock
 from andante.ticket import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from andante.clock import Clock
+
+_WAITING = State.WAITING
 
 SHORTEST = 0.001  # seconds: some loops round shorter timers down to nothing and spin
 
@@ -40,12 +43,14 @@ class Host(Protocol):
 
     here: object
     clock: Clock
+    at: float
+    """When the alarm rings, absolute; inf: never."""
 
     def alive(self) -> bool:
         """Whether what is parked here can ever resume."""
 
-    async def park(self, parked: Parked) -> None:
-        """Return soon after `wake(parked)`."""
+    def park(self, parked: Parked) -> Awaitable[None]:
+        """What ends soon after `wake(parked)`."""
 
     def wake(self, parked: Parked) -> None: ...
 
@@ -89,30 +94,34 @@ class AsyncioHost:
         self._loop = loop
         self._look = look
         self._timer: TimerHandle | None = None
-        self._at = inf
+        self.at = inf
 
     def alive(self) -> bool:
         return not self._loop.is_closed()
 
-    async def park(self, parked: Parked) -> None:
+    def park(self, parked: Parked) -> Future[None]:
         future: Future[None] = self._loop.create_future()
         parked.waiter = future
-        await future
+        return future
 
     def wake(self, parked: Parked) -> None:
         future: Future[None] | None = parked.waiter
         if future is not None and not future.done():
-            future.set_result(None)
+            try:
+                future.set_result(None)
+            except RuntimeError:
+                pass  # the loop was closed under those who waited; nobody is there to be woken
 
     def alarm(self, at: float, now: float) -> None:
         timer = self._timer
         if timer is not None:
-            if self._at <= at < inf:
+            if self.at <= at < inf:
                 return  # it rings early enough; the look then sets the next one
             timer.cancel()
             self._timer = None
-        if at < inf:
-            self._at = at
+            self.at = inf
+        if at < inf and not self._loop.is_closed():
+            self.at = at
             self._timer = self._loop.call_later(max(SHORTEST, at - now), self._ring)
 
     def call_soon(self, function: Callable[[], None]) -> None:
@@ -120,6 +129,7 @@ class AsyncioHost:
 
     def _ring(self) -> None:
         self._timer = None
+        self.at = inf
         self._look()
 
 
@@ -131,10 +141,13 @@ class EventHost:
         self.clock = clock
         self._token = token
         self._look = look
-        self._at = inf
+        # trio's own event: anyio's around it is an object and a coroutine more for each who waits.
+        self._event: Callable[[], Any] = sys.modules["trio"].Event
+        self.at = inf
         self._asleep_until = inf
         self._sleeper: Parked | None = None
-        self._parked: dict[Parked, None] = {}
+        # Ordered: a plain dict finds its first key ever more slowly while keys are taken out at its front.
+        self._parked: OrderedDict[Parked, None] = OrderedDict()
 
     def alive(self) -> bool:
         try:
@@ -144,17 +157,17 @@ class EventHost:
         return True
 
     async def park(self, parked: Parked) -> None:
-        parked.waiter = anyio.Event()
+        parked.waiter = self._event()
         self._parked[parked] = None
         try:
-            while parked.state is State.WAITING:
+            while parked.state is _WAITING:
                 if self._sleeper is None or self._sleeper is parked:
                     self._sleeper = parked
                     await self._sleep(parked)
                 else:
                     await parked.waiter.wait()
-                if parked.state is State.WAITING and parked.waiter.is_set():
-                    parked.waiter = anyio.Event()
+                if parked.state is _WAITING and parked.waiter.is_set():
+                    parked.waiter = self._event()
         finally:
             del self._parked[parked]
             if self._sleeper is parked:
@@ -163,11 +176,11 @@ class EventHost:
                 next(iter(self._parked)).waiter.set()
 
     async def _sleep(self, parked: Parked) -> None:
-        self._asleep_until = self._at
-        with anyio.move_on_after(max(SHORTEST, self._at - self.clock())):
+        self._asleep_until = self.at
+        with anyio.move_on_after(max(SHORTEST, self.at - self.clock())):
             await parked.waiter.wait()
             return
-        self._at = inf
+        self.at = inf
         self._look()
 
     def wake(self, parked: Parked) -> None:
@@ -175,7 +188,7 @@ class EventHost:
             parked.waiter.set()
 
     def alarm(self, at: float, now: float) -> None:
-        self._at = at
+        self.at = at
         if self._sleeper is not None and at < self._asleep_until:
             self._sleeper.waiter.set()  # it must not oversleep
 
@@ -189,6 +202,7 @@ class NoHost:
     def __init__(self, thread: int, clock: Clock) -> None:
         self.here: object = thread
         self.clock = clock
+        self.at = inf
 
     def alive(self) -> bool:
         return True
