@@ -58,7 +58,7 @@ def _retry_after(error: BaseException, response: Any) -> float | None:
 
 
 class Judge:
-    """A user's `classify`, which may fail: then the verdict is IGNORED. It is reported once, and no call hears of it."""
+    """A user's `classify`. Where it fails, the verdict is IGNORED; that is reported once."""
 
     __slots__ = ("_broken", "_name", "classify")
 

@@ -26,7 +26,7 @@ def anyio_backend(request):
 
 @pytest.mark.anyio
 async def test_refused_while_waiting_in_its_own_context():
-    """FC-62: the refusal of a call that waited carries that caller's fields, not those of whoever found its time passed."""
+    """FC-62: the refusal of a call that waited carries that caller's fields, not those of whoever noticed."""
     structlog.reset_defaults()
     capture = LogCapture()
     structlog.configure(processors=[structlog.contextvars.merge_contextvars, capture])

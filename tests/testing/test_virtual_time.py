@@ -126,7 +126,7 @@ def test_timers_fire_exactly_then_and_in_order() -> None:
 def test_exact_at_any_time(start: float, delays: list[float]) -> None:
     """No timer fires early, none late, and none out of order: each sees its own time as the present.
 
-    `call_at` for a time that is not to come means the next that the clock can tell (aiolimiter needs a clock that moves).
+    `call_at` for a time that is not to come means the next moment (aiolimiter needs a clock that moves).
     """
     times = [max(start + delay, nextafter(start, inf)) for delay in delays]
     assert _fired(start, times) == sorted(enumerate(times), key=lambda pair: pair[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any, assert_type
+from typing import TYPE_CHECKING, Any, assert_type
 
 from andante import (
     Account,
@@ -29,7 +29,9 @@ from andante import (
     guard,
     request,
 )
-from andante.events import Event
+
+if TYPE_CHECKING:
+    from andante.events import Event
 
 
 class Card(Gate):
@@ -61,7 +63,11 @@ admission = Admission(
 )
 
 
-@guard(admission, service="chat", cost=lambda prompt, *, limit=10: Cost(output_tokens=limit), deadline=2.0)
+def price(prompt: str, *, limit: int = 10) -> Cost:
+    return Cost(input_tokens=len(prompt), output_tokens=limit)
+
+
+@guard(admission, service="chat", cost=price, deadline=2.0)
 async def complete(prompt: str, *, limit: int = 10) -> int:
     return len(prompt) + limit
 
@@ -71,8 +77,12 @@ async def stream(prompt: str) -> AsyncIterator[str]:
     yield prompt
 
 
+def who(client: Client, prompt: str) -> str:
+    return client.tenant + prompt
+
+
 class Client:
-    @guard(admission, tenant=lambda self, prompt: self.tenant)
+    @guard(admission, tenant=who)
     async def ask(self, prompt: str) -> str:
         return prompt
 

@@ -189,9 +189,7 @@ def _table(comparison: Comparison, paint: _Paint) -> str:
         lines.append(paint.good(line) if score.value > best - 0.005 else line)
     of_whom = "calls" if watched is None else f"{clients[watched].name} calls"
     lines.append(paint.dim("Value (calls times worth) and shares: served within objectives, of all that was offered."))
-    lines.append(
-        paint.dim(f"First token: {of_whom} that got one. Refused after: median. Wasted: on all other calls.")
-    )
+    lines.append(paint.dim(f"First token: {of_whom} that got one. Refused after: median. Wasted: on all other calls."))
     return "\n".join(lines)
 
 

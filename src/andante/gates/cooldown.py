@@ -38,9 +38,9 @@ class Cooldown(Gate):
     Calls that entered before the hold tell nothing new: they do not count as probes when they end well, and do not
     lengthen the next hold when they are pushed back too, unless the server asks for a longer one.
 
-    A time-out counts as a pushback without a wait, and so does a `DeadlineOverrun`: a caller's own deadline that ran out
-    while the backend worked. Where some callers have deadlines that healthy calls miss, let the admission's `classify`
-    say IGNORED for it, or leave this gate out.
+    A time-out counts as a pushback without a wait, and so does a `DeadlineOverrun`: a caller's own deadline that ran
+    out while the backend worked. Where some callers have deadlines that healthy calls miss, let the admission's
+    `classify` say IGNORED for it, or leave this gate out.
 
     Args:
         initial: seconds of the first hold where the server asked for none; finite, above 0. Default 1.
