@@ -115,15 +115,17 @@ def test_an_abandoned_job_holds_nothing() -> None:
 
 def test_the_end_of_a_run_waits_for_abandoned_jobs(real: Callable[[], float]) -> None:
     """At the end the executor is given its real time to finish: asyncio's own time-out for that does not jump."""
-    ended = threading.Event()
+    given_up, ended = threading.Event(), threading.Event()
 
     def job() -> None:
+        given_up.wait(30)
         time.sleep(0.2)
         ended.set()
 
     async def main() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.to_thread(job), 0.01)
+        given_up.set()
 
     run(main)  # a time-out would be a RuntimeWarning
     assert ended.is_set()
