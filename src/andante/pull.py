@@ -33,6 +33,10 @@ class StreamTerms:
         self.items = items
         self._reported = False
 
+    def plain(self, permit: Permit) -> bool:
+        """Whether every item of `permit` counts as one, and no gate wants to hear of it."""
+        return self.items is None and not permit.way.progresses
+
     def count(self, item: Any) -> float:
         """Output tokens in `item`."""
         if self.items is None:

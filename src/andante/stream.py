@@ -10,6 +10,7 @@ import logging
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from andante.permit import HELD
 from andante.pull import Pull, StreamTerms, bounded, hold, let_go
 from andante.ticket import State
 
@@ -36,12 +37,43 @@ async def guarded_items(
     pull = Pull(permit, terms, around)
     try:
         take = aiter(source).__anext__
-        while True:
-            try:
-                item = await pull.item(take)
-            except StopAsyncIteration:
-                break
-            yield item
+        if permit.call.deadline == inf:
+            now, held, hold, let_go = admission.now, HELD.get, HELD.set, HELD.reset
+            plain, settles = terms.plain(permit), terms.settle is not None
+            while permit.state is _ADMITTED:  # what `pull.item` does, in place: this is the hot path
+                outer = held()
+                permit.outer = outer if outer is not permit else None
+                token = hold(permit)
+                try:
+                    item = await take()
+                except StopAsyncIteration:
+                    pull.end(complete=True)
+                    break
+                finally:
+                    try:
+                        let_go(token)
+                    except ValueError:
+                        pass  # an event loop died, and the garbage collector ends the work in another context
+                if plain and permit.first is not None:
+                    permit.items += 1.0
+                    permit.last = given = now()
+                else:
+                    permit.progress(terms.count(item))
+                    given = now()
+                if settles:
+                    pull.last = item
+                yield item
+                asked = now()
+                permit.idle += asked - given
+                if permit.last is not None:
+                    permit.last += asked - given
+        else:
+            while True:
+                try:
+                    item = await pull.item(take)
+                except StopAsyncIteration:
+                    break
+                yield item
     except BaseException as error:
         try:
             pull.end(error if isinstance(error, Exception) else None)
