@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from andante.gates import Concurrency as Concurrency
     from andante.gates import Cooldown as Cooldown
     from andante.gates import TokenBucket as TokenBucket
+    from andante.gates.natural_pace import IntertokenGate as IntertokenGate
+    from andante.gates.natural_pace import MemoryCeiling as MemoryCeiling
+    from andante.gates.natural_pace import NaturalPace as NaturalPace
+    from andante.gates.natural_pace import PrefillWindow as PrefillWindow
     from andante.guard import guard as guard
     from andante.permit import Permit as Permit
     from andante.service import ServiceClass as ServiceClass
@@ -71,6 +75,7 @@ _HOMES = {
     ),
     "gate": ("Entry", "Gate"),
     "gates": ("AioLimiter", "Concurrency", "Cooldown", "TokenBucket"),
+    "gates.natural_pace": ("IntertokenGate", "MemoryCeiling", "NaturalPace", "PrefillWindow"),
     "guard": ("guard",),
     "permit": ("Permit",),
     "service": ("ServiceClass",),

@@ -1,0 +1,160 @@
+"""What is going on at one backend, as whoever starts the calls and relays the streams can see it."""
+
+from __future__ import annotations
+
+from math import exp, inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from andante.gate import Entry
+    from andante.service import ServiceClass
+    from andante.values import Outcome
+
+_LEARN = 0.05  # weight of a new call in the averages of a class
+_UNTOLD = 256.0  # output tokens of a call that reserves none
+
+
+class Stream:
+    """One call inside."""
+
+    __slots__ = ("ahead", "expected", "number", "prompt", "rank", "started", "third", "tokens", "trail")
+
+    def __init__(self, number: int, rank: int, prompt: float, expected: float, ahead: float, started: float) -> None:
+        self.number = number
+        self.rank = rank
+        self.prompt = prompt
+        self.expected = expected
+        self.ahead = ahead  # prompt tokens in front of it when it started, its own included
+        self.started = started
+        self.tokens = 0.0
+        self.trail = (-inf, -inf, -inf)  # the times of its last three chunks, the latest last
+
+
+class Lengths:
+    """How long the answers of one class get."""
+
+    __slots__ = ("mean", "quantile", "seen")
+
+    def __init__(self) -> None:
+        self.mean = self.quantile = 0.0
+        self.seen = 0
+
+    def reserve(self, tokens: float) -> None:
+        """Before anything is known: what the first call asks for."""
+        if not self.mean:
+            self.mean, self.quantile = (tokens or _UNTOLD) / 4, tokens or _UNTOLD
+
+    def learn(self, tokens: float) -> None:
+        """One more answer."""
+        self.seen += 1
+        self.mean += _LEARN * (tokens - self.mean)
+        self.quantile *= exp(_LEARN * (0.95 if tokens > self.quantile else -_LEARN))
+
+
+class Flow:
+    """Calls started and not ended, their prompts and expected answers.
+
+    Attributes:
+        streams: by entry, in the order of their starts.
+        opening: those without a first result, in that order.
+        ahead: prompt tokens of those, and of such that left and may still be in the backend's way.
+        size: prompt and expected output tokens of all inside.
+        chunk: output tokens per chunk, where usage tells.
+    """
+
+    def __init__(self) -> None:
+        self.streams: dict[Entry, Stream] = {}
+        self.opening: dict[Entry, Stream] = {}
+        self.ghosts: list[tuple[int, float, float]] = []  # (number, prompt, gone by) of such that left early
+        self.ahead = 0.0
+        self.size = 0.0
+        self.chunk = 1.0
+        self.per_token = 0.0  # seconds per output token of finished calls
+        self.lengths: list[Lengths] = [Lengths()]
+        self._number = 0
+        self._chunks = 0
+
+    def bind(self, classes: Sequence[ServiceClass]) -> None:
+        """These classes come here, in rank order."""
+        self.lengths += [Lengths() for _ in range(len(classes) - len(self.lengths))]
+
+    @property
+    def inside(self) -> int:
+        """Calls started and not ended."""
+        return len(self.streams)
+
+    def prompt(self, entry: Entry) -> float:
+        """The prompt of `entry`, in tokens (or whatever its size is told in)."""
+        return entry.cost.size
+
+    def expects(self, entry: Entry) -> float:
+        """The output tokens that its class makes us expect."""
+        lengths = self.lengths[min(entry.rank, len(self.lengths) - 1)]
+        return lengths.mean or (entry.cost.output_tokens or _UNTOLD) / 4
+
+    def ahead_at(self, now: float) -> float:
+        """`ahead`, less the ghosts that are gone by `now`."""
+        return self.ahead - sum(prompt for _, prompt, gone in self.ghosts if gone <= now) if self.ghosts else self.ahead
+
+    def enter(self, entry: Entry, now: float) -> Stream:
+        """`entry` has started."""
+        self._number += 1
+        prompt = self.prompt(entry)
+        self.lengths[min(entry.rank, len(self.lengths) - 1)].reserve(entry.cost.output_tokens)
+        expected = self.expects(entry)
+        self.ahead += prompt
+        self.size += prompt + expected
+        stream = Stream(self._number, entry.rank, prompt, expected, self.ahead, now)
+        self.streams[entry] = self.opening[entry] = stream
+        return stream
+
+    def first(self, entry: Entry, now: float) -> Stream | None:
+        """Its first result has come: its prompt, and those of ghosts that came before it, are out of the way."""
+        stream = self.opening.pop(entry, None)
+        if stream is None:
+            return None
+        self.ahead -= stream.prompt
+        if self.ghosts:
+            self.lay(now, before=stream.number)
+        if not self.opening and not self.ghosts:
+            self.ahead = 0.0  # no drift of rounding
+        return stream
+
+    def lay(self, now: float, before: int = 0) -> None:
+        """Ghosts that came before that number, or whose time has passed, are gone."""
+        stay = [ghost for ghost in self.ghosts if ghost[0] >= before and ghost[2] > now]
+        self.ahead -= sum(ghost[1] for ghost in self.ghosts) - sum(ghost[1] for ghost in stay)
+        self.ghosts = stay
+
+    def leave(self, entry: Entry, outcome: Outcome | None, now: float, haunts: float = 0.0) -> Stream | None:
+        """`entry` has left. Without a first result its prompt may stay in the backend's way for `haunts` seconds."""
+        stream = self.streams.pop(entry, None)
+        if stream is None:
+            return None
+        self.size -= stream.prompt + stream.expected
+        if self.opening.pop(entry, None) is not None:
+            if haunts > 0:
+                self.ghosts.append((stream.number, stream.prompt, now + haunts))
+            else:
+                self.ahead -= stream.prompt
+        if not self.streams:
+            self.size = 0.0
+        if outcome is not None:
+            self._learn(entry, stream, outcome)
+        return stream
+
+    def _learn(self, entry: Entry, stream: Stream, outcome: Outcome) -> None:
+        items = outcome.items or 0.0
+        told = outcome.cost.output_tokens if outcome.cost is not None and outcome.cost is not entry.cost else 0.0
+        tokens = told or items
+        if tokens <= 0:
+            return
+        self.lengths[min(stream.rank, len(self.lengths) - 1)].learn(tokens)
+        if told and items:
+            self._chunks += 1
+            self.chunk += max(_LEARN, 1 / self._chunks) * (told / items - self.chunk)
+        if tokens > 1 and outcome.ttft is not None and outcome.seconds is not None:
+            pace = (outcome.seconds - outcome.ttft) / (tokens - 1)
+            self.per_token = self.per_token + _LEARN * (pace - self.per_token) if self.per_token else pace

@@ -1,0 +1,157 @@
+"""The inter-token gate: would one more call still leave the streams fast enough, and does company still pay?"""
+
+from __future__ import annotations
+
+from math import exp, inf
+from typing import TYPE_CHECKING, Any
+
+from andante.gates.natural_pace.least_squares import Line
+from andante.gates.natural_pace.part import Part, PartsGate
+from andante.gates.natural_pace.share import Share
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from andante.gate import Entry
+    from andante.gates.natural_pace.flow import Stream
+    from andante.service import ServiceClass
+    from andante.values import Outcome
+
+_BY_RANK = (1.0, 0.97, 0.92)  # of the goal: the less urgent stop earlier, and that is the headroom
+_MEMORY = 1.0  # seconds: the present gap
+_LINE_MEMORY = 20.0  # seconds: how the gap goes with the number inside
+_EVIDENCE = 50.0  # gaps before a slope is believed
+_COMPANY = 0.9  # of the gap that may be company before one more buys nothing
+_DIP, _BETWEEN_DIPS = 0.5, 5.0  # seconds
+
+
+class Company(Part):
+    """Gaps between output tokens, against the number inside.
+
+    *With one more*: the gap of the last second, and how much one more adds to it (a line over the number inside,
+    forgotten over 20 s; between nothing and its fair share), must stay under the goal. *Knee*: where nine tenths of the
+    gap are company, one more buys no throughput; learned only from gaps while no prompt was on its way, since prompts
+    lengthen gaps too. *Dip*: while the number inside never varies, a slope cannot be seen; then, at most each 5 s, one
+    that ended gets no successor for half a second.
+    """
+
+    name = "intertoken"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.itl = inf  # the smallest itl objective
+        self.share = Share(0.85, miss=0.03, step=0.02, most=0.88)
+        self.late = Share(0.9, miss=0.03, step=0.02, most=1.0)
+        self.refused_at = -inf
+        self._guarded: dict[int, float] = {}  # rank -> itl objective
+        self._ends: dict[int, float] = {}  # rank -> e2e objective of classes with no other
+        self._gaps = self._weight = self._company = 0.0
+        self._at = -inf
+        self._line, self._pure = Line(), Line()
+        self._hold = self._dipped = -inf
+
+    def bind(self, classes: Sequence[ServiceClass]) -> None:
+        self._guarded = {rank: float(c.itl) for rank, c in enumerate(classes) if c.itl is not None}  # type: ignore[arg-type]
+        self._ends = {
+            rank: float(c.e2e)  # type: ignore[arg-type]
+            for rank, c in enumerate(classes)
+            if c.e2e is not None and c.itl is None and c.ttft is None
+        }
+        self.itl = min(self._guarded.values(), default=inf)
+
+    @property
+    def goal(self) -> float:
+        """Seconds between tokens that the most urgent class may cause; inf where no class has an itl objective."""
+        if self.itl == inf:
+            return inf
+        goal = self.share.value * self.itl
+        lengths = self.flow.lengths
+        for rank, e2e in self._ends.items():
+            longest = lengths[min(rank, len(lengths) - 1)].quantile
+            if longest > 0:
+                goal = min(goal, self.late.value * e2e / longest)
+        return goal
+
+    def gap(self, stream: Stream, gap: float, items: float, now: float) -> None:
+        n = self.flow.inside
+        if self._weight > 0:
+            gap = min(gap, 4 * items * self._gaps / self._weight)
+        dt = now - self._at
+        self._at = now
+        kept, line_kept = (exp(-dt / _MEMORY), exp(-dt / _LINE_MEMORY)) if 0 < dt < 1e6 else (1.0, 1.0)
+        self._gaps = self._gaps * kept + gap
+        self._weight = self._weight * kept + items
+        self._company = self._company * kept + n * items
+        each = gap / items
+        self._line.add(n, each, line_kept, items)
+        if self.flow.ahead <= 0:
+            self._pure.add(n, each, line_kept, items)
+
+    def now(self) -> float:
+        """Seconds per output token at present; 0 before any is known."""
+        return self._gaps / self._weight / self.flow.chunk if self._weight > 0 else 0.0
+
+    def with_one_more(self) -> float:
+        """Seconds per output token that one more call would make of it."""
+        if self._weight <= 0:
+            return 0.0
+        itl, seen = self.now(), self._company / self._weight
+        fair = itl / seen if seen > 0 else itl
+        slope = fair
+        if self._line.w > _EVIDENCE and self._line.varies():
+            slope = min(fair, max(0.0, self._line.slope() / self.flow.chunk))
+        return itl + slope * (self.flow.inside + 1 - seen)
+
+    def company_pays(self) -> bool:
+        """Whether one more would still buy throughput, as far as is known."""
+        pure = self._pure
+        if pure.w <= _EVIDENCE or not pure.varies():
+            return True
+        slope, n = pure.slope(), self.flow.inside
+        return slope <= 0 or slope * n <= _COMPANY * (pure.mean_y() + slope * (n - pure.mean_x()))
+
+    def room(self, entry: Entry, now: float) -> bool:
+        goal = self.goal
+        if goal == inf:
+            return True
+        rank = _BY_RANK[min(entry.rank, len(_BY_RANK) - 1)]
+        if now < self._hold or self.with_one_more() > goal * rank or not self.company_pays():
+            self.refused_at = now
+            return False
+        return True
+
+    def finish(self, entry: Entry, stream: Stream, outcome: Outcome, now: float) -> None:
+        items, took, first = outcome.items or 0.0, outcome.seconds or 0.0, outcome.ttft
+        pressed = now - self.refused_at <= 2.0
+        objective = self._guarded.get(stream.rank)
+        if objective is not None and items > 1 and first is not None:
+            self.share.learn((took - first) / (items - 1) / self.flow.chunk > objective, pressed)
+        end = self._ends.get(stream.rank)
+        if end is not None:
+            self.late.learn(took > end, pressed)
+        if self._weight > 0 and now - self._dipped >= _BETWEEN_DIPS and self._line.w > _EVIDENCE:
+            seen = self._company / self._weight
+            if seen > self.flow.inside + 0.5 and not self._line.varies():
+                self._dipped, self._hold = now, now + _DIP
+
+    def snapshot(self, now: float) -> dict[str, Any]:
+        """`itl` now, `one_more`, `goal` (s per output token), `share`, `pays` (whether company pays)."""
+        return {
+            "itl": self.now(),
+            "one_more": self.with_one_more(),
+            "goal": None if self.goal == inf else self.goal,
+            "share": self.share.value,
+            "pays": self.company_pays(),
+        }
+
+
+class IntertokenGate(PartsGate):
+    """Open while one more call would keep the gap between tokens under the classes' itl objectives.
+
+    Args:
+        name: what metrics and errors call it. Default "intertoken_gate".
+    """
+
+    def __init__(self, *, name: str | None = None) -> None:
+        self.company = Company()
+        super().__init__(self.company, name=name)

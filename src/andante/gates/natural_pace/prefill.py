@@ -1,0 +1,140 @@
+"""The prefill window: no more prompt tokens on their way than the time to first token allows."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from andante.gates.natural_pace.part import Part, PartsGate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from andante.gate import Entry
+    from andante.gates.natural_pace.flow import Stream
+    from andante.service import ServiceClass
+
+_RESERVE = (1.0, 0.7, 0.4)  # of the goal, by rank: the less urgent stop earlier
+_KEPT = 0.98  # forgetting, per sample
+_CLIP = 4.0  # a sample counts at most so many times what the line, or the best of the first ones, says
+
+
+class FirstResultLine:
+    """seconds to the first result = alpha + beta * prompt tokens ahead: robust against silence and crowds.
+
+    A sample counts with the weight of its relative error, 1 / clip(predicted, y/3, 3 y)^2, and at most `_CLIP` times
+    what is predicted; the first five at most `_CLIP` times the smallest of them per token.
+    """
+
+    def __init__(self) -> None:
+        self.alpha = 0.0
+        self.beta = 1e-4
+        self.samples = 0
+        self._early: list[tuple[float, float]] = []
+        self._sums = [0.0] * 5
+
+    def predict(self, ahead: float) -> float:
+        """Seconds to the first result with so many prompt tokens ahead, its own included."""
+        return self.alpha + self.beta * ahead
+
+    def learn(self, ahead: float, took: float) -> None:
+        """One first result."""
+        if ahead <= 0 or took <= 0:
+            return
+        self.samples += 1
+        if self.samples <= 5:
+            self._early.append((ahead, took))
+            least = min(y / x for x, y in self._early)
+            self._sums = [0.0] * 5
+            for x, y in self._early:
+                self._add(x, min(y, _CLIP * least * x))
+        else:
+            self._add(ahead, min(took, _CLIP * self.predict(ahead)))
+        self._fit()
+
+    def restore(self, alpha: float, beta: float) -> None:
+        """Begin with a line that was learned before. The first new sample counts as much as all of it."""
+        self.alpha, self.beta = alpha, beta
+
+    def _add(self, x: float, y: float) -> None:
+        expected = min(3 * y, max(y / 3, self.predict(x)))
+        weight = 1 / (expected * expected)
+        new = (weight, weight * x, weight * y, weight * x * x, weight * x * y)
+        self._sums = [old * _KEPT + one for old, one in zip(self._sums, new, strict=True)]
+
+    def _fit(self) -> None:
+        w, x, y, xx, xy = self._sums
+        spread = w * xx - x * x
+        if self.samples >= 6 and spread > 1e-9 * w * xx:
+            beta = (w * xy - x * y) / spread
+            alpha = (y - beta * x) / w
+            if beta > 0 and alpha >= 0:
+                self.alpha, self.beta = alpha, beta
+                return
+        self.alpha, self.beta = 0.0, y / x
+
+
+class Window(Part):
+    """No start while the prompts on their way, with the new one, would take longer than the goal; while there is no
+    evidence yet; or while the oldest open call already waits longer."""
+
+    name = "prefill_window"
+
+    def __init__(self, share: float = 0.4, most: float = 0.5) -> None:
+        super().__init__()
+        self.line = FirstResultLine()
+        self.share = share
+        self.most = most
+        self.goal = inf
+
+    def bind(self, classes: Sequence[ServiceClass]) -> None:
+        goals = [float(c.ttft) for c in classes if c.ttft is not None]  # type: ignore[arg-type]
+        self.goal = min(self.most, self.share * min(goals)) if goals else inf
+
+    def room(self, entry: Entry, now: float) -> bool:
+        flow, goal = self.flow, self.goal
+        if goal == inf:
+            return True
+        ahead = flow.ahead_at(now)
+        if ahead <= 0:
+            return True
+        if not self.line.samples:
+            return False
+        oldest = next(iter(flow.opening.values()), None)
+        if oldest is not None and now - oldest.started > goal:
+            return False
+        reserve = _RESERVE[min(entry.rank, len(_RESERVE) - 1)]
+        return self.line.predict(ahead + flow.prompt(entry)) <= goal * reserve
+
+    def first(self, stream: Stream, now: float) -> None:
+        self.line.learn(stream.ahead, now - stream.started)
+
+    def snapshot(self, now: float) -> dict[str, Any]:
+        """`alpha` (s), `beta` (s per prompt token), `goal` (s; None: no ttft objective), `samples`."""
+        goal = None if self.goal == inf else self.goal
+        return {"alpha": self.line.alpha, "beta": self.line.beta, "goal": goal, "samples": self.line.samples}
+
+
+class PrefillWindow(PartsGate):
+    """Keeps the prompts that are on their way small enough for the classes' objectives for the first result.
+
+    Seconds to the first result are learned as a line over the prompt tokens ahead; a call starts when the line, with
+    its own prompt added, stays under `share` of the smallest ttft objective (at most `most` seconds), less for the less
+    urgent classes. Without a ttft objective it is always open.
+
+    Args:
+        share: of the smallest ttft objective that may be spent in the backend (default 0.4).
+        most: seconds, the bound on that (default 0.5).
+        name: what metrics and errors call it. Default "prefill_window".
+    """
+
+    def __init__(self, *, share: float = 0.4, most: float = 0.5, name: str | None = None) -> None:
+        self.window = Window(share, most)
+        super().__init__(self.window, name=name)
+
+    def expected(self, entry: Entry, now: float) -> tuple[float, float]:
+        first = self.window.line.predict(self.flow.ahead_at(now) + self.flow.prompt(entry))
+        return first, first
+
+    def haunts(self, now: float) -> float:
+        return self.window.line.predict(self.flow.ahead)
