@@ -69,7 +69,7 @@ class Lane:
         self.patience = min(self.ttft, self.e2e, self.max_wait)  # latest start - arrival where no gate forecasts
         self.size_bias = size_bias
         longest = min(self.horizon, self.max_wait)
-        self.drain.memory = min(60.0, max(2.0, longest / 10))
+        self.drain.memory = max(2.0, longest) if longest < inf else 60.0
 
     @property
     def inside(self) -> int:
@@ -235,7 +235,13 @@ class Lane:
     def _least(self) -> float:
         """The smallest attained cost among the tenants that wait: where a new or idle one enters."""
         self.head()  # brings the true minimum to the top
-        return self._order[0][2].attained if self._order else 0.0
+        if not self._order:
+            return 0.0
+        attained, _, tenant = self._order[0]
+        if attained != tenant.attained:  # while it was alone, its place in the order did not matter
+            heappop(self._order)
+            self._line_up(tenant)
+        return tenant.attained
 
     def _gone(self, tenant: _Tenant, now: float) -> None:
         self.waiting -= 1
@@ -260,14 +266,14 @@ class Lane:
 class DrainRate:
     """Calls a second that leave a lane for the inside, measured only while calls wait in it.
 
-    A sum and a time, both forgotten with the time constant `memory` (seconds). Unknown until 5 calls have left.
+    A sum and a time, both forgotten with the time constant `memory` (seconds): what the class may wait, so that a
+    trough is believed to come back. Unknown until calls have waited for a third of that.
     """
 
-    __slots__ = ("_since", "_sum", "_time", "memory", "seen")
+    __slots__ = ("_since", "_sum", "_time", "memory")
 
     def __init__(self, memory: float = 60.0) -> None:
         self.memory = memory
-        self.seen = 0
         self._sum = self._time = 0.0
         self._since: float | None = None
 
@@ -284,12 +290,11 @@ class DrainRate:
         """One that waited has started."""
         self._pass(now)
         self._sum += 1
-        self.seen += 1
 
     def rate(self, now: float) -> float | None:
         """Calls a second, or None where too little is known."""
         self._pass(now)
-        return self._sum / self._time if self.seen >= 5 and self._time > 0 else None
+        return self._sum / self._time if self._time > self.memory / 3 else None
 
     def _pass(self, now: float) -> None:
         if self._since is None or now <= self._since:

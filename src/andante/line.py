@@ -226,7 +226,7 @@ class Line(Generic[T]):
                 self._watch(ticket)
             elif ticket.state is not _WAITING:
                 continue
-            elif not (ticket.lane.service.deferrable and self._rescue(ticket, now)):
+            elif not (ticket.lane.service.deferrable and ticket.latest > now - LATENESS and self._rescue(ticket, now)):
                 self.drop(ticket, errors.DeadlineExpired, now)
         return self.waiting < before
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from andante.controller import Controller
+    from andante.lane import Lane
 
 T = TypeVar("T", bound=Ticket)
 
@@ -65,7 +66,7 @@ def explain(controller: Controller[T], call: Call, now: float) -> Decision:
     lane = ticket.lane
     ticket.key = lane.key(ticket)
     ahead = sum(1 for other in lane.tickets() if other.key <= ticket.key)
-    behind_others = any(above.waiting for above in controller.plan.lanes[: lane.rank]) or ahead > 0
+    behind_others = ahead > 0 or _door_is_shut_above(controller, lane, now)
     try:
         end, _, gate, _ = ticket.way.ends(ticket, now, now)
     except errors.Rejected as error:
@@ -82,6 +83,20 @@ def explain(controller: Controller[T], call: Call, now: float) -> Decision:
     if now > latest or (now + delay > latest and delay < inf) or latest <= now:
         return Decision(False, errors.DeadlineUnreachable.reason, gate, inf, after, ahead)
     return Decision(False, "waiting", gate, max(delay, queue), after, ahead)
+
+
+def _door_is_shut_above(controller: Controller[T], lane: Lane, now: float) -> bool:
+    """Whether somebody waits whose turn comes before that of anybody in `lane`."""
+    lanes = controller.plan.lanes
+    if lane.service.deferrable and any(other.waiting for other in lanes if not other.service.deferrable):
+        return True
+    for above in lanes[: lane.rank]:
+        head = above.head()
+        if head is None or (above.service.deferrable and not lane.service.deferrable):
+            continue
+        if not head.way.ends(head, now, now)[3]:  # blocked by a gate of its own class it leaves the door open
+            return True
+    return False
 
 
 def snapshot(controller: Controller[T], now: float, pressure: str) -> Snapshot:

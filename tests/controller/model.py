@@ -88,11 +88,11 @@ class Class:
         service = self.service
         bounds = (service.ttft if service.ttft is not None else service.e2e, service.max_wait)
         longest = min(inf if bound is None else float(bound) for bound in bounds)  # type: ignore[arg-type]
-        memory = min(60.0, max(2.0, longest / 10))
-        if len(self.starts) < 5 or not self.clock:
+        memory = max(2.0, longest) if longest < inf else 60.0
+        time = memory * (1 - exp(-self.clock / memory))
+        if time <= memory / 3:
             return None
-        faded = sum(exp((start - self.clock) / memory) for start in self.starts)
-        return faded / (memory * (1 - exp(-self.clock / memory)))
+        return sum(exp((start - self.clock) / memory) for start in self.starts) / time
 
 
 class Model:
@@ -214,7 +214,9 @@ class Model:
         return done
 
     def step(self) -> list[tuple[Entry, str]]:
-        return self.admit() + self.expire() + self.admit()
+        """A change may have put latest starts into the past; those calls go before anybody is let in."""
+        gone = [entry for one in self.classes for entry in one.waiting() if one.latest(entry) < self.now]
+        return [self.refuse(entry, "deadline_expired") for entry in gone] + self.admit() + self.expire() + self.admit()
 
     def waiting_now(self) -> int:
         return sum(len(one.waiting()) for one in self.classes)

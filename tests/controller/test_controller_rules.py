@@ -24,7 +24,7 @@ from andante import (
     TokenBucket,
 )
 from andante.testing.conservation import check_conservation
-from andante.verdict import snapshot
+from andante.verdict import explain, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -450,3 +450,17 @@ def test_a_held_cooldown_is_looked_at_when_it_ends() -> None:
     waits = [c.offer(Call(), 1.0) for _ in range(3)]
     assert c.next_look(1.0) == 11.0
     assert c.step(11.0) == waits[:1]
+
+
+def test_explain_knows_whose_turn_it_is() -> None:
+    """A class held by a gate of its own leaves the door open; a deferrable class waits while others do."""
+    own = Concurrency(1, name="own")
+    classes = [ServiceClass("a", gates=(own,)), ServiceClass("b"), ServiceClass("c", deferrable=True)]
+    controller = Controller(Concurrency(10), classes=classes)
+    for _ in range(2):
+        controller.offer(Call(service="a"), 0.0)
+    assert controller.waiting == 1
+    assert explain(controller, Call(service="b"), 0.0).admitted
+    assert not explain(controller, Call(service="c"), 0.0).admitted
+    assert controller.offer(Call(service="b"), 0.0).state is State.ADMITTED
+    assert controller.offer(Call(service="c"), 0.0).state is State.WAITING

@@ -414,6 +414,18 @@ def test_deferrable_starts_at_its_latest_start_whatever_waits() -> None:
     assert isinstance(unlucky.error, DeadlineExpired)
 
 
+@pytest.mark.parametrize(("late", "starts"), [(0.0, True), (0.008, True), (0.02, False)])
+def test_deferrable_does_not_start_past_its_latest_start(late: float, starts: bool) -> None:
+    """Timers are late by milliseconds, and that is forgiven; a loop that was held up for longer is not."""
+    classes = [ServiceClass("a", gates=(Concurrency(1),)), ServiceClass("spare", deferrable=True, max_wait=4.0)]
+    c = Controller(classes=classes)
+    c.offer(call("a"), 0.0)
+    c.offer(call("a"), 0.0)
+    spare = c.offer(call("spare"), 0.0)
+    c.step(4.0 + late)
+    assert (spare.state is ADMITTED) is starts
+
+
 # Latest start. --------------------------------------------------------------------------------------------------------
 
 

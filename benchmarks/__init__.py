@@ -1,0 +1,1 @@
+"""What andante costs, next to its peers: `python -m benchmarks` (or `make bench`) prints every row and its bound."""
