@@ -103,7 +103,11 @@ def _table(results: Sequence[Result]) -> str:
 
 
 def _cells(result: Result) -> tuple[str, ...]:
+    exact = result.bound is not None and result.bound.least > 0  # a band: what matters is the third decimal
+
     def say(value: float) -> str:
+        if exact:
+            return f"{value:.3f}"
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 20 else f"{value:.2f}"
 
     low, high = result.value.quartiles

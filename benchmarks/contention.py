@@ -110,7 +110,7 @@ def _through(size: Size, wanted: Callable[[str], bool]) -> Iterable[Result]:
     makers = {"none": no_gate, "semaphore": by_semaphore, "admission": by_admission}
     if wanted("through-more"):
         makers |= {"guard": by_guard, "plain": by_plain_admission}
-    figures = interleave({name: through(make, tasks) for name, make in makers.items()}, size.times(15))
+    figures = interleave({name: through(make, tasks) for name, make in makers.items()}, size.times(11))
     peer = less(figures, "semaphore", "none")
     of_peer = f"asyncio.Semaphore {median(peer) / tasks * 1e6:.2f} us"
     for row, case, what, bound in (
@@ -194,7 +194,7 @@ def _parked(size: Size, wanted: Callable[[str], bool]) -> Iterable[Result]:
         "mine": lambda: admission_phases(many),
         "few": lambda: _mean([admission_phases(few) for _ in range(size.of(3, 1))]),
     }
-    rounds = size.times(5, 1)
+    rounds = size.times(3, 1)
     for number in range(rounds):
         for name in sorted(cases, reverse=bool(number % 2)):
             gc.collect()

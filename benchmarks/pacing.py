@@ -71,7 +71,7 @@ def _accuracy(rate: float, times: list[float]) -> tuple[float, float, float, flo
 
 
 def _pacing(size: Size, rate: float, row: str) -> Iterable[Result]:
-    runs = [_accuracy(rate, asyncio.run(_grants(rate, size.of(20, 5) / 10))) for _ in range(size.times(7, 1))]
+    runs = [_accuracy(rate, asyncio.run(_grants(rate, size.of(20, 5) / 10))) for _ in range(size.times(5, 1))]
     share, first, worst, gap = (Spread(tuple(column)) for column in zip(*runs, strict=True))
     most = BURST + 1 + rate * WINDOW
     own = f"{rate:,.0f}/s"
@@ -151,7 +151,7 @@ def _grant(size: Size, wanted: Callable[[str], bool]) -> Iterable[Result]:
     extra = _asynciolimiter(rate) if wanted("grant-more") else None
     if extra is not None:
         makers["asynciolimiter"] = extra
-    figures = interleave({name: _cpu(make, tasks) for name, make in makers.items()}, size.times(9, 2))
+    figures = interleave({name: _cpu(make, tasks) for name, make in makers.items()}, size.times(7, 2))
     mine, peer = figures["mine"], figures["aiolimiter"]
     if wanted("grant"):
         yield Result(

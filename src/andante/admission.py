@@ -68,6 +68,7 @@ class Admission:
         self.judge = Judge(classify, name)
         self.controller: Controller[Permit] = Controller(*gates, classes=classes, size_bias=size_bias, entry=Permit)
         self.controller.waker = self._poke
+        self._line = self.controller.line
         self.home = Home(clock)
         self._closed = False
         self._idle: anyio.Event | None = None
@@ -109,7 +110,7 @@ class Admission:
         now = self.now()
         permit = None if self._closed else self.controller.at_once(call, now)
         if permit is None:
-            if self._lent:
+            if self._lent.heap:
                 self._lent.take_back(now)
             permit = self._consider(call, now, instead)
         permit.admission = self
@@ -207,7 +208,7 @@ class Admission:
         if before is None and permit.first is not None:
             if self._listening:
                 self._notices.first(permit, now)
-            if self.controller.waiting:
+            if self._line.waiting:
                 self._look()
 
     def leave(self, permit: Permit) -> None:
@@ -218,13 +219,12 @@ class Admission:
             outcome = Outcome(_DONE)
         else:
             outcome = Outcome(failure[0], retry_after=failure[1], error=failure[2])
-        controller = self.controller
-        try:
-            controller.leave(permit, outcome, now)
-        finally:
             permit.failure = None  # else error, traceback and permit form a cycle
-            if controller.waiting:
-                self._look()
+        try:
+            self.controller.leave(permit, outcome, now)
+        finally:
+            if self._line.waiting:
+                self._look(now)
             if self._listening:
                 self._notices.left(permit, outcome, now)
             if self._idle is not None:
@@ -250,19 +250,21 @@ class Admission:
             self._look()
             raise
 
-    def _look(self) -> None:
+    def _look(self, now: float | None = None) -> None:
         """Step, wake whom it concerns, and set the alarm."""
-        controller, now = self.controller, self.now()
-        if self._lent:
+        controller, host = self.controller, self.home.host
+        if now is None:
+            now = self.now()
+        if self._lent.heap:
             self._lent.take_back(now)
         for permit in controller.step(now):
             if permit.state is _REFUSED:
                 self._note_early(permit, now)
-            self.home.host.wake(permit)
+            host.wake(permit)
         at = controller.next_look(now)
-        if self._lent and controller.waiting:
+        if self._lent.heap and self._line.waiting:
             at = min(at, self._lent.next)
-        self.home.host.alarm(at, now)
+        host.alarm(at, now)
         if self._idle is not None:
             self._check_idle()
 
@@ -283,7 +285,7 @@ class Admission:
         elif self._listening:
             self._tell_or_give_back(permit, self._notices.waiting, now)
         look = self.controller.next_look(now)
-        if look <= now or self._lent:
+        if look <= now or self._lent.heap:
             self._look()
             if self._listening and permit.state is _ADMITTED:
                 self._tell_or_give_back(permit, self._notices.admitted, now)

@@ -37,6 +37,7 @@ class Controller(Generic[T]):
 
     Attributes:
         plan: the gates and the lanes of the classes.
+        line: where they wait.
         inside: the tickets that have started and not ended.
         waker: called (from any thread) when a gate has changed its answer; for whoever drives the controller.
     """
@@ -61,14 +62,14 @@ class Controller(Generic[T]):
         self._entry: type[T] = entry
         self.plan = Plan(gates, classes, size_bias, self.look_again)
         self._by_name = self.plan.by_name
-        self._line: Line[T] = Line(self.plan)
-        self.inside = self._line.inside
+        self.line: Line[T] = Line(self.plan)
+        self.inside = self.line.inside
         self.plan.hold()
 
     @property
     def waiting(self) -> int:
         """Calls in the line."""
-        return self._line.waiting
+        return self.line.waiting
 
     # Coming. --------------------------------------------------------------------------------------------------------
 
@@ -83,7 +84,7 @@ class Controller(Generic[T]):
     def at_once(self, call: Call, now: float) -> T | None:
         """Admit `call` if nobody waits and every gate is open; else None, and nobody has noticed. The fast path."""
         lane = self._by_name.get(call.service)
-        if lane is None or self._line.waiting:
+        if lane is None or self.line.waiting:
             return None
         ticket = self._entry(call, lane, now)
         way = lane.way
@@ -113,7 +114,7 @@ class Controller(Generic[T]):
         ticket = self._entry(call, lane, now)
         lane.offered += 1
         try:
-            self._line.join(ticket, now, instead)
+            self.line.join(ticket, now, instead)
         except Exception as error:
             lane.refuse(ticket, error)
         return ticket
@@ -134,7 +135,7 @@ class Controller(Generic[T]):
             return
         if ticket.first is None:
             ticket.first = now - ticket.idle  # less the time in which a stream's consumer had not asked for it
-            self._stale = self._stale or bool(ticket.way.progresses and self._line.waiting)
+            self._stale = self._stale or bool(ticket.way.progresses and self.line.waiting)
         ticket.items += items
         for progress in ticket.way.progresses:
             progress(ticket, items, now)
@@ -188,7 +189,7 @@ class Controller(Generic[T]):
         if ticket.state is _WAITING:
             ticket.state = State.WITHDRAWN
             lane.withdrawn += 1
-            self._line.remove(ticket, now)
+            self.line.remove(ticket, now)
             if ticket.gate is not None:
                 self._stale = True  # it stood in the door: the next one may fit
         elif ticket.state is _ADMITTED:
@@ -217,20 +218,20 @@ class Controller(Generic[T]):
         Returns every ticket whose state has changed since the last step, less those that `offer` decided at once.
         """
         self._stale = False
-        line = self._line
+        line = self.line
         line.advance(now)
         changes, line.changes = line.changes, []
         return changes
 
     def next_look(self, now: float) -> float:
         """When to step next, absolute. At or before `now`: now. inf: not before something happens."""
-        return now if self._stale or self._line.changes else self._line.look
+        return now if self._stale or self.line.changes else self.line.look
 
     def look_again(self) -> None:
         """Something changed an answer: `Gate.changed` calls this, from any thread."""
         self._stale = True
         self.plan.count_sharers()
-        if self.waker is not None and not self._line.busy:
+        if self.waker is not None and not self.line.busy:
             self.waker()
 
     # Changing. ------------------------------------------------------------------------------------------------------
@@ -249,13 +250,15 @@ class Controller(Generic[T]):
         the calls already inside. Step afterwards. Raises ConfigurationError, and then nothing has changed.
         """
         plan = self.plan
+        for lane in plan.lanes:
+            lane.drain.rate(now)  # counts the time up to now by the old settings
         gone = plan.change(
             plan.gates if gates is None else gates,
             plan.classes if classes is None else classes,
             plan.size_bias if size_bias is None else size_bias,
         )
         self._stale = True
-        line = self._line
+        line = self.line
         line.busy = True  # gates that speak up meanwhile are heard by the step that follows
         try:
             plan.hold()
@@ -269,7 +272,7 @@ class Controller(Generic[T]):
 
     def clear_line(self, now: float, kind: type[errors.Rejected]) -> None:
         """Refuse everybody who waits. Step afterwards to learn whom."""
-        self._line.clear(now, kind)
+        self.line.clear(now, kind)
 
     def imagine(self, call: Call, now: float) -> T:
         """A ticket for `call` that nobody counts; to think about it."""

@@ -69,7 +69,7 @@ class Lane:
         self.patience = min(self.ttft, self.e2e, self.max_wait)  # latest start - arrival where no gate forecasts
         self.size_bias = size_bias
         longest = min(self.horizon, self.max_wait)
-        self.drain.memory = max(2.0, longest) if longest < inf else 60.0
+        self.drain.remember(max(2.0, longest) if longest < inf else 60.0)
 
     @property
     def inside(self) -> int:
@@ -276,6 +276,12 @@ class DrainRate:
         self.memory = memory
         self._sum = self._time = 0.0
         self._since: float | None = None
+
+    def remember(self, memory: float) -> None:
+        """Forget by this time constant from now on, and everything if it is another one."""
+        if memory != self.memory:
+            self.memory = memory
+            self._sum = self._time = 0.0
 
     def begin(self, now: float) -> None:
         """From now on, calls wait."""

@@ -15,26 +15,23 @@ if TYPE_CHECKING:
 
 
 class Lent:
-    """Permits by deadline. False when there are none. One without a deadline is not kept: only its stream's finalizer
+    """Permits by deadline, in `heap`. One without a deadline is not kept: only its stream's finalizer
     covers it."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Permit]] = []
+        self.heap: list[tuple[float, int, Permit]] = []
         self._serial = count()
         self._busy = False
-
-    def __bool__(self) -> bool:
-        return bool(self._heap)
 
     @property
     def next(self) -> float:
         """The earliest deadline; inf without one."""
-        return self._heap[0][0] if self._heap else inf
+        return self.heap[0][0] if self.heap else inf
 
     def add(self, permit: Permit) -> None:
         """`permit` is out of our hands."""
         if permit.deadline < inf:
-            heappush(self._heap, (permit.deadline, next(self._serial), permit))
+            heappush(self.heap, (permit.deadline, next(self._serial), permit))
 
     def take_back(self, now: float) -> None:
         """End those whose deadline has come."""
@@ -47,8 +44,8 @@ class Lent:
             self._busy = False
 
     def _end_overdue(self, now: float) -> None:
-        while self._heap and (self._heap[0][0] <= now or self._heap[0][2].state is not State.ADMITTED):
-            permit = heappop(self._heap)[2]
+        while self.heap and (self.heap[0][0] <= now or self.heap[0][2].state is not State.ADMITTED):
+            permit = heappop(self.heap)[2]
             if permit.state is State.ADMITTED:
                 permit.fail(DeadlineOverrun(f"{permit.service}: the stream was still open at its deadline"))
                 permit.close()

@@ -83,12 +83,16 @@ class Class:
         bounds = (service.ttft, service.e2e, service.max_wait)
         return min(entry.call.deadline, *(inf if bound is None else entry.arrived + bound for bound in bounds))  # type: ignore[operator]
 
-    def drain_rate(self) -> float | None:
-        """Starts of those who waited, over the time in which anybody did; both fade with the time constant."""
+    def memory(self) -> float:
+        """What the class may wait, in seconds: the time constant of its drain rate."""
         service = self.service
         bounds = (service.ttft if service.ttft is not None else service.e2e, service.max_wait)
         longest = min(inf if bound is None else float(bound) for bound in bounds)  # type: ignore[arg-type]
-        memory = max(2.0, longest) if longest < inf else 60.0
+        return max(2.0, longest) if longest < inf else 60.0
+
+    def drain_rate(self) -> float | None:
+        """Starts of those who waited, over the time in which anybody did; both fade with the time constant."""
+        memory = self.memory()
         time = memory * (1 - exp(-self.clock / memory))
         if time <= memory / 3:
             return None
@@ -331,7 +335,9 @@ class Model:
         self.classes = []
         for service in services:
             one = self.known.setdefault(service.name, Class(service))
-            one.service = service
+            memory, one.service = one.memory(), service
+            if one.memory() != memory:
+                one.starts, one.clock = [], 0.0
             for entry in one.waiting():
                 entry.key = one.key(entry)
             for entry in sorted(one.waiting(), key=lambda e: (e.key, e.serial)):
