@@ -13,7 +13,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport UV_PYTHON VIRTUAL_ENV PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all-pythons test-floors test-real test-real-short coverage check format lock bench docs \
+.PHONY: help setup demo test test-all-pythons test-floors test-real test-real-short coverage check format lock bench bench-quick docs \
     docs-serve changelog build clean
 
 help: ## what can be made
@@ -78,6 +78,9 @@ lock: $(UV) ## bring uv.lock up to date with pyproject.toml
 
 bench: $(UV) ## compare with peers, interleaved (BENCH_ARGS="...")
 	$(RUN) --group bench python -m benchmarks $(BENCH_ARGS)
+
+bench-quick: $(UV) ## that every benchmark runs; its figures mean little
+	$(RUN) --group bench python -m benchmarks --quick
 
 docs: $(UV) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(RUN) --group docs mkdocs build --strict --quiet
