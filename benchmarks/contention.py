@@ -10,7 +10,7 @@ from time import monotonic, thread_time
 from typing import TYPE_CHECKING
 
 from andante import Admission, Call, Concurrency, ServiceClass, guard
-from benchmarks.harness import Bound, Group, Result, Size, by_least, interleave, less, ratio
+from benchmarks.harness import Bound, Group, Result, Size, by_least, interleave, less, ratio, turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -22,6 +22,7 @@ ROWS = {
     "through-more": "the same by guard, and without classes or deadlines (extra)",
     "parked": "100,000 parked: park, drain, cancel all",
     "linear": "100,000 parked next to 10,000",
+    "linear-more": "the same of asyncio.Semaphore, and without the garbage collector, which is not linear (extra)",
 }
 
 
@@ -188,30 +189,45 @@ def admission_phases(tasks: int) -> list[float]:
 
 def _parked(size: Size, wanted: Callable[[str], bool]) -> Iterable[Result]:
     many, few = size.of(100_000, 5_000), size.of(10_000, 500)
-    figures: dict[str, list[list[float]]] = {"peer": [], "mine": [], "few": []}
+    again = size.of(3, 1)  # small crowds are measured more often: they are soon done, and noisier
     cases: dict[str, Callable[[], list[float]]] = {
         "peer": lambda: semaphore_phases(many),
         "mine": lambda: admission_phases(many),
-        "few": lambda: _mean([admission_phases(few) for _ in range(size.of(3, 1))]),
+        "few": lambda: _mean([admission_phases(few) for _ in range(again)]),
     }
-    rounds = size.times(3, 1)
-    for number in range(rounds):
-        for name in sorted(cases, reverse=bool(number % 2)):
-            gc.collect()
-            figures[name].append(cases[name]())
-    for phase, name in enumerate(PHASES):
-        mine, peer, small = ([one[phase] for one in figures[case]] for case in ("mine", "peer", "few"))
-        taken = f"{median(mine):.2f} s"
-        if wanted("parked"):
-            yield Result(
-                "parked", f"{many:,} parked: {name}", taken, f"asyncio.Semaphore {median(peer):.2f} s",
-                ratio(mine, peer), bound=Bound(2.0), by_least=min(mine) / min(peer),
+    if wanted("linear-more"):
+        cases |= {
+            "peer few": lambda: _mean([semaphore_phases(few) for _ in range(again)]),
+            "uncollected": lambda: _uncollected(lambda: admission_phases(many)),
+            "uncollected few": lambda: _uncollected(lambda: _mean([admission_phases(few) for _ in range(again)])),
+        }
+    figures: dict[str, list[list[float]]] = {name: [] for name in cases}
+    for name in turns(list(cases), size.times(3, 1)):
+        gc.collect()
+        figures[name].append(cases[name]())
+    for phase, what in enumerate(PHASES):
+        taken = {name: [one[phase] for one in runs] for name, runs in figures.items()}
+
+        def result(row: str, how: str, mine: str, peer: str, label: str, bound: float | None = None) -> Result:
+            one, other = taken[mine], taken[peer]  # noqa: B023  # called in this turn of the loop only
+            return Result(
+                row, f"{many:,} parked: {what}{how}", f"{median(one):.2f} s", f"{label} {median(other):.3f} s",  # noqa: B023
+                ratio(one, other), bound=None if bound is None else Bound(bound), by_least=min(one) / min(other),
             )  # fmt: skip
-        if wanted("linear"):
-            yield Result(
-                "linear", f"{many:,} parked: {name}", taken, f"{few:,} parked {median(small):.3f} s",
-                ratio(mine, small), bound=Bound(13.0), by_least=min(mine) / min(small),
-            )  # fmt: skip
+
+        yield result("parked", "", "mine", "peer", "asyncio.Semaphore", 2.0)
+        yield result("linear", "", "mine", "few", f"{few:,} parked", 13.0)
+        if wanted("linear-more"):
+            yield result("linear-more", ", asyncio.Semaphore", "peer", "peer few", f"{few:,} parked")
+            yield result("linear-more", ", collector off", "uncollected", "uncollected few", f"{few:,} parked")
+
+
+def _uncollected(run: Callable[[], list[float]]) -> list[float]:
+    gc.disable()
+    try:
+        return run()
+    finally:
+        gc.enable()
 
 
 def _mean(runs: list[list[float]]) -> list[float]:
@@ -221,7 +237,7 @@ def _mean(runs: list[list[float]]) -> list[float]:
 def measure(size: Size, wanted: Callable[[str], bool]) -> Iterable[Result]:
     if wanted("through") or wanted("through-more"):
         yield from _through(size, wanted)
-    if wanted("parked") or wanted("linear"):
+    if wanted("parked") or wanted("linear") or wanted("linear-more"):
         yield from _parked(size, wanted)
 
 

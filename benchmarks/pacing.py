@@ -151,6 +151,8 @@ def _grant(size: Size, wanted: Callable[[str], bool]) -> Iterable[Result]:
     extra = _asynciolimiter(rate) if wanted("grant-more") else None
     if extra is not None:
         makers["asynciolimiter"] = extra
+    elif wanted("grant-more"):
+        size.notes.append("grant-more: asynciolimiter is not installed here")
     figures = interleave({name: _cpu(make, tasks) for name, make in makers.items()}, size.times(7, 2))
     mine, peer = figures["mine"], figures["aiolimiter"]
     if wanted("grant"):

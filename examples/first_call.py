@@ -6,6 +6,7 @@ Run it: python examples/first_call.py
 # --8<-- [start:code]
 import asyncio
 import time
+from contextlib import closing
 
 from andante import Admission, Concurrency, Rejected, TokenBucket, guard
 
@@ -27,11 +28,12 @@ async def main() -> None:
     print(f"{len(answers)} answers in {time.monotonic() - start:.1f} s")
     print(admission)
 
-    try:
-        permit = admission.try_enter()  # now or never
-        permit.close()
-    except Rejected as error:
-        print(f"{error.reason}: try again in {error.retry_after:.3f} s")
+    await asyncio.sleep(0.05)
+    with closing(admission.try_enter()):  # now or never
+        try:
+            admission.try_enter()
+        except Rejected as error:
+            print(f"{error.reason}: try again in {error.retry_after:.3f} s")
 
 
 asyncio.run(main())

@@ -18,7 +18,7 @@ from andante.lent import Lent
 from andante.notice import Notices
 from andante.permit import HELD, Admitting, Permit
 from andante.ticket import State
-from andante.values import Call, Decision, Ending, Outcome, Seconds, Snapshot, seconds
+from andante.values import Call, Decision, Ending, Outcome, Seconds, Snapshot, is_number, seconds
 from andante.verdict import explain, pressure, snapshot
 
 if TYPE_CHECKING:
@@ -64,6 +64,10 @@ class Admission:
     ) -> None:
         if not isinstance(name, str) or not name:
             raise errors.ConfigurationError(f"Admission name must be a non-empty string, not {name!r}", path="name")
+        if not callable(classify):
+            raise errors.ConfigurationError(
+                f"classify must be a function of the error, not {classify!r}", path="classify"
+            )
         self.name = name
         self.judge = Judge(classify, name)
         self.controller: Controller[Permit] = Controller(*gates, classes=classes, size_bias=size_bias, entry=Permit)
@@ -108,7 +112,12 @@ class Admission:
         if here is None or here is not self.home.here:
             self._settle_in()
         now = self.now()
-        permit = None if self._closed else self.controller.at_once(call, now)
+        try:
+            permit = None if self._closed else self.controller.at_once(call, now)
+        except AttributeError:
+            if isinstance(call, Call):
+                raise
+            raise errors.ConfigurationError(f"an admission takes a Call, not {call!r}", path="call") from None
         if permit is None:
             if self._lent.heap:
                 self._lent.take_back(now)
@@ -199,7 +208,7 @@ class Admission:
     # Inside. --------------------------------------------------------------------------------------------------------
 
     def _progress(self, permit: Permit, items: float) -> None:
-        if not items >= 0 or items == inf:
+        if not is_number(items) or not 0 <= items < inf:
             raise errors.ConfigurationError(
                 f"progress(items) must be a finite number >= 0, not {items!r}", path="items"
             )

@@ -75,6 +75,9 @@ def guard(
     """
     if not isinstance(admission, Admission):
         raise TypeError(f"guard() needs an Admission, not {admission!r}; use it as @guard(admission)")
+    for name, function in (("settle", settle), ("items", items)):
+        if function is not None and not callable(function):
+            raise ConfigurationError(f"guard({name}=...) takes a function, not {function!r}", path=name)
     terms = StreamTerms(settle, items)
     make = _call_maker(admission, service, cost, tenant, deadline)
 

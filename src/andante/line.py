@@ -32,6 +32,7 @@ class Line(Generic[T]):
         inside: the tickets that have started and not ended.
         changes: tickets whose state has changed since somebody took them out of this list.
         look: when to `advance` next, absolute; inf: not before something happens.
+        held_by: the gate that shut the door last.
         busy: a step is under way; what gates say meanwhile has to wait for its end.
     """
 
@@ -42,6 +43,7 @@ class Line(Generic[T]):
         self.changes: list[T] = []
         self.look = inf
         self.busy = False
+        self.held_by: str | None = None
         self._due = inf  # when the call that blocks the door was due
         self._serial = count()
         self._expiries: list[tuple[float, int, T]] = []
@@ -153,7 +155,7 @@ class Line(Generic[T]):
             except Exception as error:
                 self._fail(head, error, now)
                 continue
-            head.gate = gate
+            head.gate = self.held_by = gate
             if by_floor and own:
                 lane.credit = head.cost.weight  # what its own gates hold up is not owed to it by others
             self._due = min(self._due, end)
@@ -196,7 +198,7 @@ class Line(Generic[T]):
 
     def drop(self, ticket: T, kind: type[errors.Rejected], now: float, after: float | None = None) -> None:
         """Refuse `ticket`, which waits."""
-        self._fail(ticket, refusal(kind, ticket, ticket.gate, after, now), now)
+        self._fail(ticket, refusal(kind, ticket, ticket.gate or self.held_by, after, now), now)
 
     def clear(self, now: float, kind: type[errors.Rejected], lane: Lane | None = None) -> None:
         """Refuse all who wait, or all who wait in `lane`."""

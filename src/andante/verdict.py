@@ -41,6 +41,10 @@ def refusal(
 
 def _sentence(kind: type[errors.Rejected], ticket: Ticket, now: float) -> str:
     waiting = ticket.lane.waiting
+    if kind is errors.Closed:
+        return "the admission is draining and takes no new calls"
+    if kind is errors.DeadlineUnreachable and ticket.call.deadline <= now:
+        return "its deadline has passed"
     if kind is errors.DeadlineUnreachable:
         return f"cannot start within the {max(0.0, ticket.latest - now):.3g} s it may wait ({waiting} waiting)"
     if kind is errors.DeadlineExpired:

@@ -483,7 +483,7 @@ def test_snapshot_and_repr() -> None:
     assert bucket.snapshot(0.0) == {
         "rate": 100, "per": "minute", "unit": "tokens", "burst": 100, "level": 25, "debt": 0, "headroom": 0.25,
     }  # fmt: skip
-    assert repr(bucket) == "<TokenBucket 'tpm': 100 tokens per minute, burst 100, level 25>"
+    assert repr(bucket) == "<TokenBucket 'tpm': 100 tokens per minute, burst 100, level 25 when last used>"
     assert "strict window" in repr(TokenBucket(1, strict_window=True))
     assert TokenBucket(1).name == "token_bucket"
 

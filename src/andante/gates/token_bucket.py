@@ -262,5 +262,5 @@ class TokenBucket(Gate):
         strict = ", strict window" if self._window is not None else ""
         return (
             f"<TokenBucket {self.name!r}: {self._rate:g} {self.unit} per {self.per}, burst {self._burst:g}{strict}, "
-            f"level {self._level:.4g}>"
+            f"level {self._level if abs(self._level) > _TINY else 0.0:.4g} when last used>"
         )
