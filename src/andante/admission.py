@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from andante.service import ServiceClass
 
 _log = logging.getLogger("andante")
-_ADMITTED, _REFUSED = State.ADMITTED, State.REFUSED
+_WAITING, _ADMITTED, _REFUSED = State.WAITING, State.ADMITTED, State.REFUSED
 _DONE = Ending.DONE
 
 
@@ -131,7 +131,7 @@ class Admission:
 
     async def wait(self, permit: Permit) -> None:
         """The other half: until `permit`, which is not ADMITTED yet, is. Raises its refusal."""
-        parked = permit.state is State.WAITING
+        parked = permit.state is _WAITING
         if parked:
             try:
                 await self.home.host.park(permit)
@@ -273,16 +273,18 @@ class Admission:
         at = controller.next_look(now)
         if self._lent.heap and self._line.waiting:
             at = min(at, self._lent.next)
-        host.alarm(at, now)
+        if at < host.at or (at == inf and host.at < inf):
+            host.alarm(at, now)
         if self._idle is not None:
             self._check_idle()
 
     def _consider(self, call: Call, now: float, instead: type[errors.Rejected] | None) -> Permit:
         if self._closed:
             return self.controller.turn_away(call, now, errors.Closed)
-        if instead is None and self._holds(HELD.get()):
+        held = HELD.get()
+        if held is not None and instead is None and self._holds(held):
             instead = errors.Nested
-        return self.controller.offer(call, now, instead)
+        return self.controller.consider(call, now, instead)
 
     def _not_at_once(self, permit: Permit, now: float) -> None:
         """`offer` has not admitted `permit`."""
@@ -300,7 +302,7 @@ class Admission:
                 self._tell_or_give_back(permit, self._notices.admitted, now)
             elif self._listening and permit.state is _REFUSED and not refused:
                 self._notices.refused(permit, now)
-        else:
+        elif look < self.home.host.at:
             self.home.host.alarm(look, now)
 
     def _note_early(self, permit: Permit, now: float) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Ticket)
 
 _WAITING, _ADMITTED = State.WAITING, State.ADMITTED
+_WITHDRAWN, _ENDED = State.WITHDRAWN, State.ENDED
 _DONE, _OVERLOADED = Ending.DONE, Ending.OVERLOADED
 
 
@@ -79,7 +80,7 @@ class Controller(Generic[T]):
         Returns its ticket: ADMITTED, WAITING, or REFUSED (`.error` says why). With `instead`, a call that would have
         to wait is refused with that error. Raises ConfigurationError for a class that nobody knows.
         """
-        return self.at_once(call, now) or self._consider(call, now, instead)
+        return self.at_once(call, now) or self.consider(call, now, instead)
 
     def at_once(self, call: Call, now: float) -> T | None:
         """Admit `call` if nobody waits and every gate is open; else None, and nobody has noticed. The fast path."""
@@ -108,9 +109,9 @@ class Controller(Generic[T]):
         self.inside.add(ticket)
         return ticket
 
-    def _consider(self, call: Call, now: float, instead: type[errors.Rejected] | None) -> T:
-        """Decide about a call that could not enter at once."""
-        lane = self.plan.resolve(call.service)
+    def consider(self, call: Call, now: float, instead: type[errors.Rejected] | None) -> T:
+        """The other half of `offer`: decide about a call that could not enter at once."""
+        lane = self._by_name.get(call.service) or self.plan.resolve(call.service)
         ticket = self._entry(call, lane, now)
         lane.offered += 1
         try:
@@ -147,7 +148,7 @@ class Controller(Generic[T]):
         """The call ended. Fields of `outcome` that are None are filled in. A second `leave` does nothing."""
         if ticket.state is not _ADMITTED:
             return
-        ticket.state = State.ENDED
+        ticket.state = _ENDED
         ticket.ended = now
         self.inside.discard(ticket)
         lane = ticket.lane
@@ -187,13 +188,13 @@ class Controller(Generic[T]):
         """The caller left: while waiting, or after the grant but before it ran. Everything is given back."""
         lane = ticket.lane
         if ticket.state is _WAITING:
-            ticket.state = State.WITHDRAWN
+            ticket.state = _WITHDRAWN
             lane.withdrawn += 1
             self.line.remove(ticket, now)
             if ticket.gate is not None:
                 self._stale = True  # it stood in the door: the next one may fit
         elif ticket.state is _ADMITTED:
-            ticket.state = State.WITHDRAWN
+            ticket.state = _WITHDRAWN
             lane.started -= 1
             lane.withdrawn += 1
             lane.refund(ticket)

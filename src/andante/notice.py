@@ -25,6 +25,7 @@ class Notices:
             if not callable(getattr(listener, "on", None)):
                 raise errors.ConfigurationError(f"a listener needs a method on(event): {listener!r}", path="listeners")
         self._admission = admission
+        self._name = admission.name
         self._listeners = listeners
         self.listening = bool(listeners)
         self._broken: set[int] = set()
@@ -45,9 +46,10 @@ class Notices:
     def offered(self, permit: Permit, now: float) -> None:
         if not self._began:
             self.gates_changed()
-        self.tell(Offered(self._admission.name, permit.service, now, permit.call))
-        if permit.started is not None:
-            self.admitted(permit, now)
+        name, service, call, started = self._name, permit.lane.name, permit.call, permit.started
+        self.tell(Offered(name, service, now, call))
+        if started is not None:
+            self.tell(Admitted(name, service, now, call, started - permit.arrived, permit.queued))
 
     def waiting(self, permit: Permit, now: float) -> None:
         self.tell(Waiting(self._admission.name, permit.service, now, permit.call, permit.gate))
@@ -60,7 +62,8 @@ class Notices:
         self.tell(First(self._admission.name, permit.service, now, permit.call, ttft))
 
     def left(self, permit: Permit, outcome: Outcome, now: float) -> None:
-        self.tell(Left(self._admission.name, permit.service, now, permit.call, outcome, permit.waited(now)))
+        waited = (now if permit.started is None else permit.started) - permit.arrived
+        self.tell(Left(self._name, permit.lane.name, now, permit.call, outcome, waited))
 
     def refused(self, permit: Permit, now: float) -> None:
         error = permit.error
