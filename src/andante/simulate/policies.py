@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from andante.admission import Admission
 from andante.errors import ConfigurationError
 from andante.simulate.workload import ClientClass, Request, service_classes
+from andante.values import is_number
 
 if TYPE_CHECKING:
     from andante.gate import Gate
@@ -55,7 +56,7 @@ def aiolimiter(rate: float) -> Policy:
     """
     from aiolimiter import AsyncLimiter
 
-    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < inf:
+    if not is_number(rate) or not 0 < rate < inf:
         raise ConfigurationError(f"rate must be a number of calls a second above 0, not {rate!r}", path="rate")
     # A bucket must hold at least one call, so below one call a second the period grows instead.
     size, period = (rate, 1.0) if rate >= 1 else (1.0, 1.0 / rate)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from andante.errors import ConfigurationError
+from andante.values import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +51,7 @@ class EngineProfile:
             if item.name in ("kv", "seqs", "mbt"):
                 if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                     raise ConfigurationError(f"{path} must be a whole number above 0, not {value!r}", path=item.name)
-            elif isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value) or value < 0:
+            elif not is_number(value) or not isfinite(value) or value < 0:
                 raise ConfigurationError(f"{path} must be a finite number of ms >= 0, not {value!r}", path=item.name)
         if self.a == 0:
             raise ConfigurationError("EngineProfile.a must be above 0 ms: a step cannot take no time", path="a")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from andante.errors import ConfigurationError
 from andante.simulate.profiles import profile
 from andante.simulate.workload import ClientClass
+from andante.values import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,6 +113,6 @@ def _take(data: dict[str, Any], name: str, kind: type[Any]) -> Any:
 
 def _positive(data: dict[str, Any], name: str) -> float:
     value = data.pop(name, None)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < inf:
+    if not is_number(value) or not 0 < value < inf:
         raise ConfigurationError(f"{name} must be a finite number above 0, not {value!r}", path=name)
     return float(value)

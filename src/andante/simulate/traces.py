@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from andante.errors import ConfigurationError
+from andante.values import is_number
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -241,5 +242,5 @@ def poisson(
 
 
 def _positive(value: float, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < inf:
+    if not is_number(value) or not 0 < value < inf:
         raise ConfigurationError(f"{name} must be a finite number above 0, not {value!r}", path=name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from andante.errors import ConfigurationError
 from andante.service import ServiceClass
-from andante.values import Call, Cost
+from andante.values import Call, Cost, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,14 +50,14 @@ class ClientClass:
             raise ConfigurationError(f"a class's name must be a non-empty string, not {self.name!r}", path="name")
         for field in ("share", "value"):
             number = getattr(self, field)
-            if not _is_number(number) or not isfinite(number) or number < 0 or (field == "share" and number == 0):
+            if not is_number(number) or not isfinite(number) or number < 0 or (field == "share" and number == 0):
                 bound = "above 0" if field == "share" else "0 or more"
                 raise ConfigurationError(
                     f"class {self.name!r}: {field} must be a number {bound}, not {number!r}", path=field
                 )
         for field in ("ttft", "itl", "e2e", "leaves_without_first", "leaves"):
             number = getattr(self, field)
-            if not _is_number(number) or isnan(number) or number <= 0:
+            if not is_number(number) or isnan(number) or number <= 0:
                 raise ConfigurationError(
                     f"class {self.name!r}: {field} must be a number of seconds above 0, not {number!r}", path=field
                 )
@@ -112,7 +112,3 @@ def assign(trace: Trace, clients: Sequence[ClientClass], *, seed: int = 0) -> li
 def service_classes(clients: Iterable[ClientClass]) -> tuple[ServiceClass, ...]:
     """The service classes of `clients`, whose order is their rank: the first the most urgent."""
     return tuple(client.service() for client in clients)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Literal
 
 from andante.errors import ConfigurationError
+from andante.values import is_number
 
 OTHER = "other"
 """The label value of every name that is one too many."""
@@ -113,7 +114,7 @@ def check_buckets(given: Mapping[str, Sequence[float]] | None) -> dict[str, tupl
         if not isinstance(bounds, Sequence) or isinstance(bounds, (str, bytes)) or not bounds:
             raise ConfigurationError(f"{path} must be a list of seconds, not {bounds!r}", path=path)
         for bound in bounds:
-            if isinstance(bound, bool) or not isinstance(bound, (int, float)) or not isfinite(bound) or bound <= 0:
+            if not is_number(bound) or not isfinite(bound) or bound <= 0:
                 raise ConfigurationError(f"{path} must hold finite seconds above 0, not {bound!r}", path=path)
         ascending = tuple(float(bound) for bound in bounds)
         if any(low >= high for low, high in pairwise(ascending)):
