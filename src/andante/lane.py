@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 from itertools import count
-from math import exp, inf
+from math import inf
 from typing import TYPE_CHECKING
 
+from andante.drain import DrainRate
 from andante.errors import Rejected
+from andante.row import Row
 from andante.ticket import State, Ticket, Way
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from andante.gate import Gate
     from andante.service import ServiceClass
 
-_WAITING, _REFUSED = State.WAITING, State.REFUSED
+_REFUSED = State.REFUSED
 
 _arrival = count()
 _COMPACT_AT = 32
@@ -27,15 +29,14 @@ MARGIN = 1.1  # on forecasts
 class _Tenant:
     """The waiting calls of one tenant, and the cost it has attained while it waited."""
 
-    __slots__ = ("attained", "heap", "name", "place", "top", "waiting")
+    __slots__ = ("attained", "name", "place", "row", "waiting")
 
     def __init__(self, name: Hashable, attained: float) -> None:
         self.name = name
         self.attained = attained
         self.waiting = 0
         self.place = 0  # the serial of its entry in the order of tenants; older entries are void
-        self.top = -inf  # no key in the heap is larger
-        self.heap: list[tuple[float, int, Ticket]] = []
+        self.row = Row("key")
 
 
 class Lane:
@@ -50,6 +51,7 @@ class Lane:
         self.done = self.overloaded = self.ignored = 0
         self.credit = 0.0
         self.drain = DrainRate()
+        self.watched = Row("latest")
         self._tenants: dict[Hashable, _Tenant] = {}
         self._order: list[tuple[float, int, _Tenant]] = []
         self._mean = 0.0
@@ -85,7 +87,9 @@ class Lane:
             return ticket.arrived
         size = ticket.cost.input_tokens or ticket.cost.requests
         mean = self._mean or size
-        relative = min(4.0, size / mean) if mean else 0.0
+        relative = size / mean if mean else 0.0
+        if relative > 4.0:
+            relative = 4.0
         key, deadline = ticket.arrived + self.horizon * (1 + self.size_bias * relative), ticket.call.deadline
         return key if key < deadline else deadline
 
@@ -119,33 +123,30 @@ class Lane:
         if tenant is None:
             tenant = self._tenants[name] = _Tenant(name, self._least())
             self._line_up(tenant)
+        ticket.serial = next(_arrival)
         size = ticket.cost.input_tokens or ticket.cost.requests
         self._mean = self._mean + 0.02 * (size - self._mean) if self._mean else size
-        key = ticket.key
-        if key > tenant.top:
-            tenant.top = key
-        heappush(tenant.heap, (key, next(_arrival), ticket))
+        in_order = tenant.row.add(ticket.key, ticket)
         tenant.waiting += 1
         self.waiting += 1
-        return tenant.heap[0][2] is ticket
+        return tenant.waiting == 1 or (not in_order and tenant.row.first() is ticket)
 
     def head(self) -> Ticket | None:
         """The call whose turn it is."""
-        while self._order:
-            attained, place, tenant = self._order[0]
+        order = self._order
+        while order:
+            attained, place, tenant = order[0]
             if place != tenant.place:
-                heappop(self._order)
+                heappop(order)
                 continue
-            heap = tenant.heap
-            while heap and heap[0][2].state is not _WAITING:
-                heappop(heap)
-            if not heap:
-                heappop(self._order)
+            head: Ticket | None = tenant.row.first()
+            if head is None:
+                heappop(order)
             elif attained != tenant.attained and len(self._tenants) > 1:
-                heappop(self._order)
+                heappop(order)
                 self._line_up(tenant)
             else:
-                return heap[0][2]
+                return head
         return None
 
     def take(self, ticket: Ticket, weight: float, now: float) -> None:
@@ -205,28 +206,23 @@ class Lane:
         if longest is None:
             return ticket
         mine = longest.name == ticket.call.tenant
-        if mine and ticket.key >= longest.top:
+        if mine and longest.row.none_above(ticket.key):
             return ticket
-        self._sweep(longest)
-        last = max(longest.heap)[2]
-        longest.top = last.key
+        last = longest.row.last()
         return ticket if mine and ticket.key >= last.key else last
 
     def tickets(self) -> list[Ticket]:
         """All that wait here, in order of their keys."""
-        entries = [e for t in self._tenants.values() for e in t.heap if e[2].state is _WAITING]
-        return [ticket for _, _, ticket in sorted(entries)]
+        tickets = [ticket for tenant in self._tenants.values() for ticket in tenant.row.waiting()]
+        return sorted(tickets, key=lambda ticket: (ticket.key, ticket.serial))
 
     def rekey(self) -> None:
         """The settings have changed: those who wait take their new places."""
         for tenant in self._tenants.values():
-            entries = []
-            for _, serial, ticket in tenant.heap:
-                if ticket.state is _WAITING:
-                    ticket.way, ticket.key = self.way, self.key(ticket)
-                    entries.append((ticket.key, serial, ticket))
-            heapify(entries)
-            tenant.heap, tenant.top = entries, max(entries)[0]
+            tickets = tenant.row.waiting()
+            for ticket in tickets:
+                ticket.way, ticket.key = self.way, self.key(ticket)
+            tenant.row.fill(tickets)
 
     def _line_up(self, tenant: _Tenant) -> None:
         tenant.place = next(_arrival)
@@ -246,66 +242,19 @@ class Lane:
     def _gone(self, tenant: _Tenant, now: float) -> None:
         self.waiting -= 1
         tenant.waiting -= 1
-        if tenant.waiting == 0:
+        if tenant.waiting:
+            if tenant.row.kept > 2 * tenant.waiting + _COMPACT_AT:
+                tenant.row.sweep()
+        else:
             del self._tenants[tenant.name]  # a tenant that waits for nothing is forgotten
-            tenant.heap.clear()
+            tenant.place = -1
+            tenant.row.clear()  # the tenant may stand in the order of tenants for a while yet
             if len(self._order) > 2 * len(self._tenants) + _COMPACT_AT:
-                self._order = [entry for entry in self._order if entry[2].heap and entry[1] == entry[2].place]
+                self._order = [entry for entry in self._order if entry[1] == entry[2].place]
                 heapify(self._order)
-        elif len(tenant.heap) > 2 * tenant.waiting + _COMPACT_AT:
-            self._sweep(tenant)
-        if self.waiting == 0:
+        if self.waiting:
+            if self.watched.kept > 2 * self.waiting + _COMPACT_AT:
+                self.watched.sweep()
+        else:
+            self.watched.clear()
             self.drain.pause(now)
-
-    @staticmethod
-    def _sweep(tenant: _Tenant) -> None:
-        tenant.heap = [entry for entry in tenant.heap if entry[2].state is _WAITING]
-        heapify(tenant.heap)
-
-
-class DrainRate:
-    """Calls a second that leave a lane for the inside, measured only while calls wait in it.
-
-    A sum and a time, both forgotten with the time constant `memory` (seconds): what the class may wait, so that a
-    trough is believed to come back. Unknown until calls have waited for a third of that.
-    """
-
-    __slots__ = ("_since", "_sum", "_time", "memory")
-
-    def __init__(self, memory: float = 60.0) -> None:
-        self.memory = memory
-        self._sum = self._time = 0.0
-        self._since: float | None = None
-
-    def remember(self, memory: float) -> None:
-        """Forget by this time constant from now on, and everything if it is another one."""
-        if memory != self.memory:
-            self.memory = memory
-            self._sum = self._time = 0.0
-
-    def begin(self, now: float) -> None:
-        """From now on, calls wait."""
-        self._since = now
-
-    def pause(self, now: float) -> None:
-        """From now on, none waits."""
-        self._pass(now)
-        self._since = None
-
-    def count(self, now: float) -> None:
-        """One that waited has started."""
-        self._pass(now)
-        self._sum += 1
-
-    def rate(self, now: float) -> float | None:
-        """Calls a second, or None where too little is known."""
-        self._pass(now)
-        return self._sum / self._time if self._time > self.memory / 3 else None
-
-    def _pass(self, now: float) -> None:
-        if self._since is None or now <= self._since:
-            return
-        kept = exp((self._since - now) / self.memory)
-        self._sum *= kept
-        self._time = self._time * kept + self.memory * (1 - kept)
-        self._since = now

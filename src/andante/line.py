@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
-from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -45,8 +43,6 @@ class Line(Generic[T]):
         self.busy = False
         self.held_by: str | None = None
         self._due = inf  # when the call that blocks the door was due
-        self._serial = count()
-        self._expiries: list[tuple[float, int, T]] = []
 
     # Arriving. ------------------------------------------------------------------------------------------------------
 
@@ -113,7 +109,7 @@ class Line(Generic[T]):
         """Let in whom the gates let in, then refuse whose time has passed."""
         if self.waiting:
             self._admit(now)
-            if self._expiries and self._expiries[0][0] <= now and self._expire(now):
+            if self.look <= now and self._expire(now):
                 self._admit(now)  # who went may have stood in the door
         self.plan_look(now)
 
@@ -126,6 +122,8 @@ class Line(Generic[T]):
             while again:
                 again = False
                 for lane, by_floor in self._turns():
+                    if not lane.waiting:
+                        continue
                     at, again, shut = self._admit_from(lane, by_floor, at, now)
                     if again or shut:
                         break
@@ -166,7 +164,7 @@ class Line(Generic[T]):
         plan = self.plan
         if plan.floors or plan.deferrable:
             return self._special_turns(plan)
-        return [(lane, False) for lane in plan.lanes if lane.waiting]
+        return plan.turns
 
     def _special_turns(self, plan: Plan) -> Iterator[tuple[Lane, bool]]:
         for lane in plan.floors:
@@ -220,10 +218,8 @@ class Line(Generic[T]):
         """Refuse whose latest start has come, and tell whether anybody was. It was asked a moment before, so a bound
         equal to the wait succeeds."""
         before = self.waiting
-        while self._expiries and self._expiries[0][0] <= now:
-            ticket = heappop(self._expiries)[2]
-            if ticket.state is not _WAITING:
-                continue
+        while (ticket := self._next_to_expire(now)) is not None:
+            ticket.lane.watched.pop()
             if self._forecast(ticket, now) and ticket.latest > now:  # the forecast is better by now
                 self._watch(ticket)
             elif ticket.state is not _WAITING:
@@ -231,6 +227,12 @@ class Line(Generic[T]):
             elif not (ticket.lane.service.deferrable and ticket.latest > now - LATENESS and self._rescue(ticket, now)):
                 self.drop(ticket, errors.DeadlineExpired, now)
         return self.waiting < before
+
+    def _next_to_expire(self, now: float) -> T | None:
+        """Whose latest start came first, of those whose latest start has come; of equals, who joined first."""
+        late = [lane.watched.first() for lane in self.plan.lanes if lane.waiting]
+        late = [ticket for ticket in late if ticket is not None and ticket.latest <= now]
+        return min(late, key=lambda ticket: (ticket.latest, ticket.serial), default=None)
 
     def _forecast(self, ticket: T, now: float) -> bool:
         """Find out the latest start of `ticket`, which waits. False, and it is refused, where a gate raises."""
@@ -258,28 +260,26 @@ class Line(Generic[T]):
 
     def replan(self, now: float) -> None:
         """The plan has changed: those who wait have other latest starts."""
-        self._expiries.clear()
-        tickets: list[T] = [ticket for lane in self.plan.lanes for ticket in lane.tickets()]  # type: ignore[misc]  # its own
-        for ticket in tickets:
-            if self._forecast(ticket, now):
-                self._watch(ticket)
+        for lane in self.plan.lanes:
+            tickets: list[T] = lane.tickets()  # type: ignore[assignment]  # this line's lanes hold its own tickets
+            lane.watched.fill([ticket for ticket in tickets if self._forecast(ticket, now) and ticket.latest < inf])
+        self.look = now
 
     def plan_look(self, now: float) -> None:
         """Find out when to look again."""
-        expiries = self._expiries
-        if len(expiries) > 2 * self.waiting + 64:
-            expiries = self._expiries = [entry for entry in expiries if entry[2].state is _WAITING]
-            heapify(expiries)
-        while expiries and expiries[0][2].state is not _WAITING:
-            heappop(expiries)
         if not self.waiting:
             self._due = self.look = inf
             return
-        look = min(self._due, expiries[0][0]) if expiries else self._due
+        look = self._due
+        for lane in self.plan.lanes:
+            if lane.waiting:
+                first = lane.watched.first()
+                if first is not None and first.latest < look:
+                    look = first.latest
         for soon in self.plan.looks:
             look = min(look, soon(now))
         self.look = look
 
     def _watch(self, ticket: T) -> None:
         if ticket.latest < inf:
-            heappush(self._expiries, (ticket.latest, next(self._serial), ticket))
+            ticket.lane.watched.add(ticket.latest, ticket)

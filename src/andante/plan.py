@@ -78,6 +78,7 @@ class Plan:
         self.by_name.clear()
         self.by_name.update((lane.name, lane) for lane in lanes)
         self.by_name.setdefault(DEFAULT, lanes[-1])
+        self.turns = tuple((lane, False) for lane in lanes)
         self.floors = tuple(lane for lane in lanes if lane.service.floor)
         self.deferrable = tuple(lane for lane in lanes if lane.service.deferrable)
         self.looks = tuple({look.__self__: look for lane in lanes for look in lane.way.looks}.values())  # type: ignore[attr-defined]

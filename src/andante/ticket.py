@@ -123,18 +123,20 @@ class Ticket:
         idle: seconds in which the consumer of a stream had not asked for the next item.
         state: a `State`; `error` says why, when it is REFUSED.
         gate: the gate that held it last, at the head of its line; None if it never was held there.
-        queued: whether it stood in the line; then `key` is its place there and `latest` its latest start.
+        queued: whether it stood in the line; then `key` is its place there, `latest` its latest start, and `serial`
+            says who joined before whom.
         settled: the true cost, once somebody said it.
         waiter, failure: for whoever waits and works; the controller does not look at them.
     """
 
     __slots__ = (
         "__weakref__", "arrived", "call", "cost", "ended", "error", "failure", "first", "gate", "idle", "items", "key",
-        "lane", "last", "latest", "queued", "settled", "started", "state", "waiter", "way",
+        "lane", "last", "latest", "queued", "serial", "settled", "started", "state", "waiter", "way",
     )  # fmt: skip
 
     key: float
     latest: float
+    serial: int
 
     def __init__(self, call: Call, lane: Lane, now: float) -> None:
         self.call = call

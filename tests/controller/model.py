@@ -26,7 +26,6 @@ class Entry:
     queued: bool = False
     started: float | None = None
     first: bool = False
-    watched: int = 0
     passed: list[Gate] = field(default_factory=list)
 
     @property
@@ -208,7 +207,7 @@ class Model:
         """Who has waited until the latest start goes, in the order of these; a deferrable call may then start."""
         done: list[tuple[Entry, str]] = []
         late = [entry for one in self.classes for entry in one.waiting() if one.latest(entry) <= self.now]
-        for entry in sorted(late, key=lambda e: (self.known[e.call.service].latest(e), e.watched)):
+        for entry in sorted(late, key=lambda e: (self.known[e.call.service].latest(e), e.serial)):
             one = self.known[entry.call.service]
             if one.service.deferrable and self.blocked(entry)[0] == 0:
                 self.start(entry)
@@ -298,7 +297,6 @@ class Model:
             one.tenants.append(tenant)
         tenant.waiting.append(entry)
         entry.queued = True
-        entry.watched = self.next_serial()
         size = entry.cost or entry.call.cost.requests
         one.mean = one.mean + 0.02 * (size - one.mean) if one.mean else size
 
@@ -340,8 +338,6 @@ class Model:
                 one.starts, one.clock = [], 0.0
             for entry in one.waiting():
                 entry.key = one.key(entry)
-            for entry in sorted(one.waiting(), key=lambda e: (e.key, e.serial)):
-                entry.watched = self.next_serial()
             self.classes.append(one)
             for entry in self.inside:
                 if entry.call.service == service.name:

@@ -335,7 +335,7 @@ def test_many_changes_leave_nothing_behind() -> None:
     for _ in range(50):
         c.reconfigure(0.0)
         c.step(0.0)
-    assert len(c.line._expiries) <= 2 * 200 + 64
+    assert c.plan.lanes[0].watched.kept <= 2 * 200 + 64
 
 
 def test_gates_may_speak_up_during_a_change() -> None:

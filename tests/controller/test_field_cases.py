@@ -234,8 +234,8 @@ def test_removed_calls_are_swept_out() -> None:
         for ticket in tickets:
             c.withdraw(ticket, 0.0)
         c.step(0.0)
-    lane, line = c.plan.lanes[0], c.line
-    held = [len(line._expiries), len(lane._order), sum(len(tenant.heap) for tenant in lane._tenants.values())]
+    lane = c.plan.lanes[0]
+    held = [lane.watched.kept, len(lane._order), sum(tenant.row.kept for tenant in lane._tenants.values())]
     assert max(held) <= 2 * len(kept) + 64
     assert len(lane._tenants) == 1
     assert [ticket.state for ticket in kept] == [WAITING] * 10
