@@ -13,7 +13,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from andante.errors import AndanteError, ConfigurationError
-from andante.simulate.engine import Engine
+from andante.simulate.engine import Engine, EngineModel
 from andante.simulate.job import Job
 from andante.simulate.profiles import PROFILES, EngineProfile, profile
 from andante.simulate.traces import Trace, azure_conversation, read_trace
@@ -67,7 +67,7 @@ class Capacity:
         return max(fitting, default=self.sweep[0].concurrency)
 
 
-def serve(engine: Engine, jobs: Iterable[tuple[float, Job]], *, concurrency: float = inf) -> float:
+def serve(engine: EngineModel, jobs: Iterable[tuple[float, Job]], *, concurrency: float = inf) -> float:
     """Serves `jobs`, pairs of arrival time (ascending, seconds) and job, first come first served, with at most
     `concurrency` of them in the engine; patient clients, no event loop. Returns the time of the last token."""
     now = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from andante.errors import ConfigurationError
 from andante.simulate.job import Job, JobState
@@ -36,6 +36,23 @@ class Step:
     preempted: tuple[Job, ...]
 
 
+class EngineModel(Protocol):
+    """What a replay asks of an engine: `Engine` is one; any other model of a backend plugs in by these four."""
+
+    @property
+    def idle(self) -> bool:
+        """True when a step would do nothing."""
+
+    def submit(self, job: Job) -> None:
+        """`job` arrives at the engine. Raises ConfigurationError for one that it could never serve."""
+
+    def cancel(self, job: Job) -> bool:
+        """The client of `job` left; False where there was nothing to cancel."""
+
+    def step(self, now: float) -> Step:
+        """What the engine does next, from `now` on. It sets `first`, `end` and `state` of the jobs it serves."""
+
+
 class Engine:
     """Continuous batching with chunked prefill, a KV cache and preemption by recompute, as vLLM V1 schedules.
 
@@ -46,7 +63,8 @@ class Engine:
     3. Then waiting jobs are admitted, first come first served, while there is budget, fewer than `profile.seqs` run,
        the first chunk fits, and nothing was preempted in this step. No KV is reserved for output to come.
     4. A job gets a token in the step that ends its prefill, one in each step after it, and frees its KV with the last.
-    5. The queue has no limit, no deadline and sheds nothing.
+    5. Cached tokens of a prompt are not computed, but the job holds their KV for itself: no job shares it.
+    6. The queue has no limit, no deadline and sheds nothing.
 
     Time is an argument; nothing is random. A step costs O(1) Python work plus O(jobs that change their state), and one
     C-level copy of the list of decoding jobs. The rules 1 to 3 imply that at most one running job is not decoding, and
@@ -165,14 +183,17 @@ class Engine:
             places = self.profile.seqs - len(decoding) - len(ready) - (self._partial is not None)
             while budget > 0 and places > 0 and self._waiting:
                 job = next(iter(self._waiting))
-                chunk = min(job.prompt_tokens + job.generated, budget)
-                if self._used + chunk > capacity:
+                cached = job.cached_tokens
+                chunk = min(job.prompt_tokens + job.generated - cached, budget)
+                if self._used + cached + chunk > capacity:
                     break
                 del self._waiting[job]
                 places -= 1
                 prefill += chunk
-                pairs += chunk * chunk / 2
+                pairs += chunk * (cached + chunk / 2)
                 budget -= chunk
+                job._done = cached
+                self._used += cached
                 self._prefilled(job, chunk, ready)
 
         if not decoding and not prefill:

@@ -26,6 +26,8 @@ class Job:
         prompt_tokens: at least 1.
         output_tokens: at least 1; the engine stops after exactly so many.
         tag: anything the caller wants to find again; the engine never looks at it.
+        cached_tokens: of the prompt, those in the engine's prefix cache: fewer than `prompt_tokens`, as the last one is
+            always computed (default 0).
 
     Attributes:
         state: a `JobState`.
@@ -37,14 +39,24 @@ class Job:
     """
 
     __slots__ = (
-        "_done", "_since", "_stop", "end", "first", "generated", "output_tokens", "preemptions", "prefilled",
-        "prompt_tokens", "state", "tag",
+        "_done", "_since", "_stop", "cached_tokens", "end", "first", "generated", "output_tokens", "preemptions",
+        "prefilled", "prompt_tokens", "state", "tag",
     )  # fmt: skip
 
-    def __init__(self, prompt_tokens: int, output_tokens: int, tag: Any = None) -> None:
+    def __init__(self, prompt_tokens: int, output_tokens: int, tag: Any = None, *, cached_tokens: int = 0) -> None:
         for name, value in (("prompt_tokens", prompt_tokens), ("output_tokens", output_tokens)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigurationError(f"Job.{name} must be a whole number above 0, not {value!r}", path=name)
+        if cached_tokens != 0 and (
+            isinstance(cached_tokens, bool)
+            or not isinstance(cached_tokens, int)
+            or not 0 < cached_tokens < prompt_tokens
+        ):
+            raise ConfigurationError(
+                f"Job.cached_tokens must be a whole number from 0 to prompt_tokens - 1, not {cached_tokens!r}",
+                path="cached_tokens",
+            )
+        self.cached_tokens = cached_tokens
         self.prompt_tokens = prompt_tokens
         self.output_tokens = output_tokens
         self.tag = tag

@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from andante.errors import ConfigurationError
 from andante.simulate.job import Job
+from andante.values import Cost, is_number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from andante.simulate.workload import Request
 
 GAP = 1e-6
 """Seconds between two steps of the engine. Clients and gateway need no time, so within it everybody has reacted to the
 step before: a place that became free is taken again when the next step begins."""
+
+
+Tells = Literal["streams", "ends"]
+"""What the gateway hears of a call inside: each of its tokens, or only its end."""
 
 
 class Fate(Enum):
@@ -86,10 +94,19 @@ class Record:
         """Prefill and output tokens the engine computed for it, recomputed ones included."""
         return 0 if self.job is None else self.job.prefilled + self.job.generated
 
+    @property
+    def usage(self) -> Cost:
+        """What a backend says at the end of a complete answer: the tokens it counted."""
+        request = self.request
+        return Cost(
+            input_tokens=request.prompt_tokens, output_tokens=request.output_tokens, cached_tokens=request.cached
+        )
+
     def started(self, now: float) -> Job:
         """It was let in: the job for the engine."""
         self.entered = now
-        self.job = Job(self.request.prompt_tokens, self.request.output_tokens, tag=self)
+        request = self.request
+        self.job = Job(request.prompt_tokens, request.output_tokens, tag=self, cached_tokens=request.cached)
         return self.job
 
     def ended(self, fate: Fate, now: float, reason: str | None = None) -> None:
@@ -104,9 +121,31 @@ Progress = Callable[[int, int], None]
 """Told, now and then, how many requests are over and how many there are."""
 
 
-def patience_of(request: Request) -> tuple[float, float]:
-    """When its client leaves, and when it does so without a first token; absolute."""
-    return request.at + request.client.leaves, request.at + request.client.leaves_without_first
+def patience_of(request: Request, until: float = inf) -> tuple[float, float]:
+    """When its client leaves, and when it does so without a first token; absolute, at most `until`."""
+    client, at = request.client, request.at
+    return min(at + client.leaves, until), min(at + client.leaves_without_first, until)
+
+
+def offered(requests: Sequence[Request], until: float | None, tells: str) -> tuple[list[Record], float]:
+    """A record of each request that a replay offers, and when it ends: the arguments of a replay, checked.
+
+    Raises ConfigurationError for arrivals that do not ascend, and for an `until` or a `tells` that makes no sense.
+    """
+    if tells not in ("streams", "ends"):
+        raise ConfigurationError(f'tells must be "streams" or "ends", not {tells!r}', path="tells")
+    if until is not None and (not is_number(until) or not until >= 0):
+        raise ConfigurationError(f"until must be a number of seconds, 0 or more, not {until!r}", path="until")
+    end = inf if until is None else float(until)
+    before = -inf
+    for request in requests:
+        if not before <= request.at < inf:
+            raise ConfigurationError(
+                f"requests must ascend in time, but {before:g} s is followed by {request.at:g} s; sort them by `at`",
+                path="requests",
+            )
+        before = request.at
+    return [Record(request) for request in requests if request.at < end], end
 
 
 def counted(total: int, progress: Progress | None) -> Callable[[], None]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from andante.errors import Rejected
-from andante.simulate.engine import Engine, Step
-from andante.simulate.record import GAP, Fate, Progress, Record, counted, patience_of
+from andante.simulate.engine import Engine, EngineModel, Step
+from andante.simulate.profiles import EngineProfile
+from andante.simulate.record import GAP, Fate, Progress, Record, Tells, counted, offered, patience_of
 from andante.testing.virtual_time import VirtualTimeLoop
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from andante.simulate.job import Job
     from andante.simulate.policies import Policy, Slot, Way
-    from andante.simulate.profiles import EngineProfile
     from andante.simulate.workload import Request
 
 TICK = 1e-9
@@ -24,26 +24,42 @@ TICK = 1e-9
 
 
 def replay(
-    requests: Sequence[Request], profile: EngineProfile, policy: Policy, *, progress: Progress | None = None
+    requests: Sequence[Request],
+    engine: EngineProfile | EngineModel,
+    policy: Policy,
+    *,
+    tells: Tells = "streams",
+    until: float | None = None,
+    progress: Progress | None = None,
 ) -> list[Record]:
     """Serves `requests`, ascending in time, and returns a record of each, in their order, once all are over.
 
     Every client is a task on asyncio's event loop in virtual time, so whatever the policy awaits runs as it is. The
-    engine tells a `Slot` of every token, but wakes its client only at the end.
+    engine tells a `Slot` of every token, but wakes its client only at the end; there the client settles the usage with
+    a slot that has a `settle`.
 
-    Raises ConfigurationError for a request that does not fit into the engine's KV cache.
+    Args:
+        requests: ascending in time.
+        engine: a profile, served by a new `Engine`, or any engine model, which serves one replay.
+        policy: makes the way in.
+        tells: "streams": a slot hears of every token; "ends": it hears of none, as of a call that is not streamed.
+        until: seconds; the replay ends there. Who is still there leaves (`Fate.LEFT`); later requests are not offered
+            and have no record. None: until all are over.
+        progress: told how far it is.
+
+    Raises ConfigurationError for a request that does not fit into the engine's KV cache, and for arguments that make no
+    sense.
     """
+    records, end = offered(requests, until, tells)
+    model = Engine(engine) if isinstance(engine, EngineProfile) else engine
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(_replay(requests, Engine(profile), policy, progress))
+        return runner.run(_replay(records, _Replay(model, tells == "streams", end), policy, progress))
 
 
-async def _replay(
-    requests: Sequence[Request], engine: Engine, policy: Policy, progress: Progress | None
-) -> list[Record]:
+async def _replay(records: list[Record], run: _Replay, policy: Policy, progress: Progress | None) -> list[Record]:
     loop = asyncio.get_running_loop()
-    backend = _Backend(engine)
+    backend = _Backend(run.engine)
     way = policy()
-    records = [Record(request) for request in requests]
     over = counted(len(records), progress)
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -51,7 +67,7 @@ async def _replay(
             async with asyncio.TaskGroup() as clients:
                 for record in records:
                     await _until(loop, record.request.at)
-                    clients.create_task(_client(record, way, backend, over))
+                    clients.create_task(_client(record, way, backend, run, over))
             watching.cancel()
     except ExceptionGroup as group:
         error: Exception = group
@@ -61,10 +77,18 @@ async def _replay(
     return records
 
 
+class _Replay(NamedTuple):
+    """What holds for the whole of one replay."""
+
+    engine: EngineModel
+    streams: bool
+    until: float
+
+
 class _Backend:
     """The engine on an event loop: steps while it has work, by two timers a step and no task of its own."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EngineModel) -> None:
         self.engine = engine
         self._loop = asyncio.get_running_loop()
         self._stepping = False
@@ -120,11 +144,11 @@ class _Backend:
                 self._failed.set_exception(error)
 
 
-async def _client(record: Record, way: Way, backend: _Backend, over: Callable[[], None]) -> None:
+async def _client(record: Record, way: Way, backend: _Backend, run: _Replay, over: Callable[[], None]) -> None:
     """One client: through the policy to the engine, until it is served, refused, or has waited long enough."""
     loop = asyncio.get_running_loop()
     request = record.request
-    leaves, leaves_without_first = patience_of(request)
+    leaves, leaves_without_first = patience_of(request, run.until)
     patience = asyncio.timeout_at(_finite(min(leaves, leaves_without_first)))
 
     def got_first() -> None:
@@ -133,7 +157,10 @@ async def _client(record: Record, way: Way, backend: _Backend, over: Callable[[]
 
     try:
         async with patience, way(request) as slot:
-            await backend.generate(record.started(loop.time()), slot, got_first)
+            await backend.generate(record.started(loop.time()), slot if run.streams else None, got_first)
+            settle = getattr(slot, "settle", None)
+            if settle is not None:
+                settle(record.usage)
     except TimeoutError:
         record.ended(Fate.LEFT, loop.time())
     except Rejected as refusal:

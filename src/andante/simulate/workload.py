@@ -13,7 +13,7 @@ from andante.service import ServiceClass
 from andante.values import Call, Cost, is_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from andante.simulate.traces import Trace
 
@@ -80,16 +80,49 @@ class Request:
         at: when it arrives, seconds.
         prompt_tokens, output_tokens: how long it is.
         client: whose it is.
+        told: the prompt tokens that the gateway is told of beforehand; None: the true number.
+        cached: prompt tokens that the engine has in its prefix cache, so that it does not compute them; fewer than
+            `prompt_tokens`. The gateway learns of it at the end.
+        tenant: for whom it is; None: all such calls are of one tenant.
     """
 
     at: float
     prompt_tokens: int
     output_tokens: int
     client: ClientClass
+    told: int | None = None
+    cached: int = 0
+    tenant: Hashable = None
 
     def call(self) -> Call:
         """What a gateway knows of it: its class and its prompt. How long the answer gets, nobody knows before."""
-        return Call(Cost(input_tokens=self.prompt_tokens), service=self.client.name)
+        told = self.prompt_tokens if self.told is None else self.told
+        return Call(Cost(input_tokens=told), service=self.client.name, tenant=self.tenant)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Clients that come again after a refusal.
+
+    Attributes:
+        times: how often at most (default 1).
+        after: seconds until then at least; later where the refusal asks for it (default 1.0).
+    """
+
+    times: int = 1
+    after: float = 1.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.times, bool) or not isinstance(self.times, int) or self.times < 1:
+            raise ConfigurationError(f"times must be a whole number above 0, not {self.times!r}", path="times")
+        if not is_number(self.after) or not 0 < self.after < inf:
+            raise ConfigurationError(
+                f"after must be a finite number of seconds above 0, not {self.after!r}", path="after"
+            )
+
+    def wait(self, retry_after: float | None) -> float:
+        """Seconds until the client comes again, told `retry_after` by the refusal."""
+        return self.after if retry_after is None else max(self.after, retry_after)
 
 
 def assign(trace: Trace, clients: Sequence[ClientClass], *, seed: int = 0) -> list[Request]:
