@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from andante.errors import ConfigurationError
 from andante.simulate.record import Fate, Record
-from andante.simulate.score import quantile, score
+from andante.simulate.score import jain, quantile, score, settling
 from andante.simulate.workload import ClientClass, Request
 
 QUICK = ClientClass("quick", share=1, value=3, ttft=1.0, itl=0.1)
@@ -98,3 +98,85 @@ def test_bad_quantiles() -> None:
     for values, share in (([], 0.5), ([1.0], -0.1), ([1.0], 1.1), ([1.0], float("nan"))):
         with pytest.raises(ConfigurationError, match="no quantile"):
             quantile(values, share)
+
+
+def of_size(tokens: int, at: float, met: bool) -> Record:
+    record = Record(Request(at, tokens, 1, SLOW))
+    if met:
+        job = record.started(at)
+        job.first = at + 1.0
+        record.ended(Fate.DONE, at + 1.0)
+    else:
+        record.ended(Fate.REFUSED, at)
+    return record
+
+
+def test_fairness_over_sizes() -> None:
+    """Jain's index over quarters of the calls by prompt: 1 when all are served alike, 1/4 when one quarter has all."""
+    even = [of_size(size, 0.0, met=size % 2 == 0) for size in range(1, 17)]
+    assert score(even, [SLOW]).fairness[0].sizes == pytest.approx(1.0)
+    small_only = [of_size(size, 0.0, met=size <= 4) for size in range(1, 17)]
+    assert score(small_only, [SLOW]).fairness[0].sizes == pytest.approx(0.25)
+    half = [of_size(size, 0.0, met=size <= 8) for size in range(1, 17)]
+    assert score(half, [SLOW]).fairness[0].sizes == pytest.approx(0.5)
+
+
+def test_no_fairness_where_there_is_nothing_to_compare() -> None:
+    """Fewer than four calls, none served, one tenant: None, not a number."""
+    assert score([of_size(1, 0.0, met=True)] * 3, [SLOW]).fairness[0].sizes is None
+    assert score([of_size(1, 0.0, met=False)] * 8, [SLOW]).fairness[0].sizes is None
+    assert score([of_size(1, 0.0, met=True)] * 8, [SLOW]).fairness[0].tenants is None
+
+
+def test_fairness_over_tenants() -> None:
+    """One of two tenants has everything: 1/2."""
+    records = []
+    for tenant in (1, 2):
+        for _ in range(4):
+            record = Record(Request(0.0, 1, 1, SLOW, tenant=f"tenant {tenant}"))
+            record.started(0.0).first = 1.0
+            record.ended(Fate.DONE if tenant == 1 else Fate.LEFT, 1.0)
+            records.append(record)
+    assert score(records, [SLOW]).fairness[0].tenants == pytest.approx(0.5)
+
+
+@given(st.lists(st.floats(0, 1), min_size=2))
+def test_jain(shares: list[float]) -> None:
+    """It is between 1/n and 1, and does not ask how large all of them are."""
+    index = jain(shares)
+    if index is not None:
+        assert 1 / len(shares) - 1e-9 <= index <= 1 + 1e-9
+        assert jain([share / 2 for share in shares]) == pytest.approx(index)
+    assert jain([0.0, 0.0]) is None
+    assert jain([1.0]) is None
+
+
+def test_settling() -> None:
+    """After a step at 100 s: served are 1 in 10 for 30 s, then 9 in 10. It has settled 30 s after the step."""
+    records = [of_size(1, at, met=True) for at in range(100)]
+    for at in range(100, 220):
+        records += [of_size(1, at + k / 10, met=k < (1 if at < 130 else 9)) for k in range(10)]
+    assert settling(records, 100.0, 220.0) == 30.0
+    assert settling(records, 130.0, 220.0) == 0.0
+    assert settling(records, 100.0, 220.0, band=1.0) == 0.0
+
+
+def test_one_window_alone_is_chance() -> None:
+    """One window off its level does not count, two in a row do."""
+    bad = {3}
+
+    def records() -> list[Record]:
+        return [of_size(1, at, met=at // 10 not in bad) for at in range(120)]
+
+    assert settling(records(), 0.0, 120.0) == 0.0
+    bad.add(4)
+    assert settling(records(), 0.0, 120.0) == 50.0
+
+
+def test_settling_that_cannot_be_told() -> None:
+    """Too short, or nothing arrives: None. A step that ends before it begins is an error."""
+    assert settling([of_size(1, 1.0, met=True)], 0.0, 30.0) is None
+    assert settling([], 0.0, 100.0) is None
+    for begins, ends, window in ((1.0, 1.0, 10.0), (2.0, 1.0, 10.0), (0.0, 1.0, 0.0), (0.0, float("nan"), 10.0)):
+        with pytest.raises(ConfigurationError, match="a step must last"):
+            settling([], begins, ends, window=window)

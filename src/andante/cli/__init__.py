@@ -30,12 +30,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0: done. 1: something failed. 2: the arguments make no sense, said in one line on stderr. 130: interrupted.
     """
-    from andante.cli import demo
+    from andante.cli import calibrate, demo, simulate
 
     parser = _Parser(prog="andante", description="Keeps every model call at the pace its backend can sustain.")
     parser.add_argument("--version", action="version", version=f"andante {_version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     demo.add(commands)
+    calibrate.add(commands)
+    simulate.add(commands)
     try:
         arguments = parser.parse_args(argv)
         status: int = arguments.run(arguments)

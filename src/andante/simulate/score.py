@@ -57,6 +57,22 @@ class ClassScore:
 
 
 @dataclass(frozen=True, slots=True)
+class Fairness:
+    """How evenly one class's calls were served: Jain's index of shares served within objectives.
+
+    1: all groups alike; 1/n: one of n groups has everything. None where there are no groups to compare, or none was
+    served at all. (Jain, Chiu, Hawe 1984: (sum x)^2 / (n * sum x^2).)
+
+    Attributes:
+        sizes: over the quarters of the class's calls by prompt tokens.
+        tenants: over its tenants.
+    """
+
+    sizes: float | None
+    tenants: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """The score of one replay.
 
@@ -66,6 +82,7 @@ class Score:
         value: value served within objectives / value offered.
         preemptions: times the engine threw a call's work away to make room.
         seconds: from the first arrival until the last call was over.
+        fairness: of each class, in the same order.
     """
 
     total: ClassScore
@@ -73,6 +90,7 @@ class Score:
     value: float
     preemptions: int
     seconds: float
+    fairness: tuple[Fairness, ...] = ()
 
 
 def score(records: Sequence[Record], clients: Sequence[ClientClass]) -> Score:
@@ -94,7 +112,59 @@ def score(records: Sequence[Record], clients: Sequence[ClientClass]) -> Score:
         value=sum(record.request.client.value for record in records if record.met) / offered if offered else 0.0,
         preemptions=sum(record.job.preemptions for record in records if record.job is not None),
         seconds=max(record.request.at + record.after for record in records) - records[0].request.at,
+        fairness=tuple(_fairness(own) for own in of_class.values()),
     )
+
+
+def settling(
+    records: Sequence[Record], begins: float, ends: float, *, window: float = 10.0, band: float = 0.1
+) -> float | None:
+    """Seconds after the load changed at `begins` until the share of value served had found its new level.
+
+    The level is the share of the calls that arrived in the second half of `begins` to `ends`, when the load changes
+    again. Calls are taken together by arrival in windows of `window` seconds; settled is who from then on has no two
+    windows in a row that differ from the level by more than `band`: one alone may be chance. It is relative to the
+    policy's own level, so a policy that stays collapsed settles fast. None: too little happened to tell.
+    """
+    if not begins < ends or not window > 0:
+        raise ConfigurationError(f"a step must last: from {begins!r} to {ends!r} s in windows of {window!r} s")
+    after = [record for record in records if begins <= record.request.at < ends]
+    level = _served([record for record in after if record.request.at >= (begins + ends) / 2])
+    windows: list[list[Record]] = [[] for _ in range(ceil((ends - begins) / window))]
+    for record in after:
+        windows[min(len(windows) - 1, int((record.request.at - begins) / window))].append(record)
+    shares = [_served(each) for each in windows]
+    if level is None or len(shares) < 4:
+        return None
+    out = [share is not None and abs(share - level) > band for share in shares]
+    last = max((place + 1 for place in range(1, len(out)) if out[place - 1] and out[place]), default=0)
+    return min(last * window, ends - begins)
+
+
+def jain(shares: Sequence[float]) -> float | None:
+    """Jain's index of fairness of two or more shares (each 0 or more), of which not all are 0; else None."""
+    squares = sum(share * share for share in shares)
+    return sum(shares) ** 2 / (len(shares) * squares) if len(shares) > 1 and squares > 0 else None
+
+
+def _fairness(records: Sequence[Record]) -> Fairness:
+    by_size = sorted(records, key=lambda record: record.request.prompt_tokens)
+    count = len(by_size)
+    quarters = [by_size[count * k // 4 : count * (k + 1) // 4] for k in range(4)] if count >= 4 else []
+    tenants: dict[object, list[Record]] = {}
+    for record in records:
+        tenants.setdefault(record.request.tenant, []).append(record)
+    return Fairness(sizes=jain([_met(each) for each in quarters]), tenants=jain([_met(t) for t in tenants.values()]))
+
+
+def _met(records: Sequence[Record]) -> float:
+    return sum(record.met for record in records) / len(records)
+
+
+def _served(records: Sequence[Record]) -> float | None:
+    """The share of their value that was served."""
+    offered = sum(record.request.client.value for record in records)
+    return sum(record.request.client.value for record in records if record.met) / offered if offered else None
 
 
 def _class_score(name: str, records: Sequence[Record]) -> ClassScore:
