@@ -35,11 +35,14 @@ if TYPE_CHECKING:
     from andante.gates import Cooldown as Cooldown
     from andante.gates import TokenBucket as TokenBucket
     from andante.gates.natural_pace import IntertokenGate as IntertokenGate
+    from andante.gates.natural_pace import Knee as Knee
     from andante.gates.natural_pace import MemoryCeiling as MemoryCeiling
     from andante.gates.natural_pace import NaturalPace as NaturalPace
     from andante.gates.natural_pace import PrefillWindow as PrefillWindow
     from andante.guard import guard as guard
     from andante.permit import Permit as Permit
+    from andante.reading import Reading as Reading
+    from andante.reading import Signal as Signal
     from andante.service import ServiceClass as ServiceClass
     from andante.ticket import State as State
     from andante.ticket import Ticket as Ticket
@@ -75,9 +78,10 @@ _HOMES = {
     ),
     "gate": ("Entry", "Gate"),
     "gates": ("AioLimiter", "Concurrency", "Cooldown", "TokenBucket"),
-    "gates.natural_pace": ("IntertokenGate", "MemoryCeiling", "NaturalPace", "PrefillWindow"),
+    "gates.natural_pace": ("IntertokenGate", "Knee", "MemoryCeiling", "NaturalPace", "PrefillWindow"),
     "guard": ("guard",),
     "permit": ("Permit",),
+    "reading": ("Reading", "Signal"),
     "service": ("ServiceClass",),
     "ticket": ("State", "Ticket"),
     "values": ("Account", "Call", "Cost", "Counts", "Decision", "Ending", "Outcome", "Snapshot"),

@@ -8,6 +8,7 @@ from andante.testing.conservation import balanced, check_conservation
 from andante.testing.contract import gate_contract
 from andante.testing.recorder import Recorder
 from andante.testing.script import Answer, Fail, Stall, Stream
+from andante.testing.signal import ScriptedSignal
 from andante.testing.stream import ScriptedStream, ServedCall
 from andante.testing.virtual_time import DeadlockError, VirtualTimeLoop, run, virtual_backend, virtual_backends
 from andante.testing.visitor import Visitor
@@ -19,6 +20,7 @@ __all__ = [
     "ManualClock",
     "Recorder",
     "ScriptedBackend",
+    "ScriptedSignal",
     "ScriptedStream",
     "ServedCall",
     "Stall",

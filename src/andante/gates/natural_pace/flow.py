@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import exp, inf
 from typing import TYPE_CHECKING
 
+from andante.values import Ending
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
 _LEARN = 0.05  # weight of a new call in the averages of a class
 _UNTOLD = 256.0  # output tokens of a call that reserves none
+_QUIET = 2  # calls in a row without a word before their end: that class does not stream
+_PACE = 10.0  # seconds: the memory of the pace that is told
 
 
 class Stream:
@@ -35,14 +39,15 @@ class Stream:
 class Lengths:
     """How long the answers of one class get."""
 
-    __slots__ = ("mean", "quantile", "seen")
+    __slots__ = ("mean", "quantile", "quiet", "seen")
 
     def __init__(self) -> None:
         self.mean = self.quantile = 0.0
         self.seen = 0
+        self.quiet = 0  # calls in a row that told nothing before their end
 
     def reserve(self, tokens: float) -> None:
-        """Before anything is known: what the first call asks for."""
+        """Before the first has ended: what it asked for."""
         if not self.mean:
             self.mean, self.quantile = (tokens or _UNTOLD) / 4, tokens or _UNTOLD
 
@@ -51,6 +56,31 @@ class Lengths:
         self.seen += 1
         self.mean += _LEARN * (tokens - self.mean)
         self.quantile *= exp(_LEARN * (0.95 if tokens > self.quantile else -_LEARN))
+
+
+class Rate:
+    """Calls and output tokens a second, of those that ended in the last 10 s or so."""
+
+    __slots__ = ("_at", "_calls", "_since", "_tokens")
+
+    def __init__(self) -> None:
+        self._calls = self._tokens = 0.0
+        self._since = self._at = -inf
+
+    def add(self, tokens: float, now: float) -> None:
+        """A call with so many output tokens has ended."""
+        if self._since == -inf:
+            self._since = self._at = now
+        kept = exp(-max(0.0, now - self._at) / _PACE)
+        self._calls, self._tokens, self._at = self._calls * kept + 1, self._tokens * kept + tokens, max(now, self._at)
+
+    def per_second(self, now: float) -> tuple[float, float]:
+        """Calls and tokens a second at `now`; zeros before anything has ended."""
+        if self._since == -inf:
+            return 0.0, 0.0
+        kept = exp(-max(0.0, now - self._at) / _PACE)
+        seen = _PACE * (1 - exp(-max(now - self._since, 1.0) / _PACE))  # less was seen than is remembered, at first
+        return self._calls * kept / seen, self._tokens * kept / seen
 
 
 class Flow:
@@ -62,6 +92,8 @@ class Flow:
         ahead: prompt tokens of those, and of such that left and may still be in the backend's way.
         size: prompt and expected output tokens of all inside.
         chunk: output tokens per chunk, where usage tells.
+        quiet: calls in a row that ended without a word before.
+        done: calls and tokens a second.
     """
 
     def __init__(self) -> None:
@@ -73,6 +105,8 @@ class Flow:
         self.chunk = 1.0
         self.per_token = 0.0  # seconds per output token of finished calls
         self.lengths: list[Lengths] = [Lengths()]
+        self.quiet = 0  # calls of any class in a row that ended without a word before
+        self.done = Rate()
         self._number = 0
         self._chunks = 0
 
@@ -102,7 +136,6 @@ class Flow:
         """`entry` has started."""
         self._number += 1
         prompt = self.prompt(entry)
-        self.lengths[min(entry.rank, len(self.lengths) - 1)].reserve(entry.cost.output_tokens)
         expected = self.expects(entry)
         self.ahead += prompt
         self.size += prompt + expected
@@ -110,11 +143,21 @@ class Flow:
         self.streams[entry] = self.opening[entry] = stream
         return stream
 
+    def silent(self, entry: Entry) -> bool:
+        """Whether calls of its class come back whole, without a word before."""
+        return self.lengths[min(entry.rank, len(self.lengths) - 1)].quiet >= _QUIET
+
+    def unseen(self, entry: Entry, until: float) -> None:
+        """Its first result will not be seen: its prompt is in the way `until` then."""
+        stream = self.opening.pop(entry)
+        self.ghosts.append((stream.number, stream.prompt, until))
+
     def first(self, entry: Entry, now: float) -> Stream | None:
         """Its first result has come: its prompt, and those of ghosts that came before it, are out of the way."""
+        self.quiet = self.lengths[min(entry.rank, len(self.lengths) - 1)].quiet = 0
         stream = self.opening.pop(entry, None)
         if stream is None:
-            return None
+            return None  # it was not expected to tell; it will count from now on
         self.ahead -= stream.prompt
         if self.ghosts:
             self.lay(now, before=stream.number)
@@ -134,24 +177,37 @@ class Flow:
         if stream is None:
             return None
         self.size -= stream.prompt + stream.expected
+        stays = haunts > 0 and (outcome is None or outcome.ending is not Ending.DONE)
         if self.opening.pop(entry, None) is not None:
-            if haunts > 0:
+            if stays:
                 self.ghosts.append((stream.number, stream.prompt, now + haunts))
             else:
+                self.ahead -= stream.prompt
+        elif self.ghosts and not stays:
+            mine = [ghost for ghost in self.ghosts if ghost[0] == stream.number]
+            if mine:
+                self.ghosts.remove(mine[0])
                 self.ahead -= stream.prompt
         if not self.streams:
             self.size = 0.0
         if outcome is not None:
-            self._learn(entry, stream, outcome)
+            self._learn(entry, stream, outcome, now)
         return stream
 
-    def _learn(self, entry: Entry, stream: Stream, outcome: Outcome) -> None:
+    def _learn(self, entry: Entry, stream: Stream, outcome: Outcome, now: float) -> None:
+        if not stream.tokens and outcome.ending is Ending.DONE:
+            self.quiet += 1
+            self.lengths[min(stream.rank, len(self.lengths) - 1)].quiet += 1
         items = outcome.items or 0.0
         told = outcome.cost.output_tokens if outcome.cost is not None and outcome.cost is not entry.cost else 0.0
         tokens = told or items
+        if outcome.ending is Ending.DONE:
+            self.done.add(tokens, now)
         if tokens <= 0:
             return
-        self.lengths[min(stream.rank, len(self.lengths) - 1)].learn(tokens)
+        lengths = self.lengths[min(stream.rank, len(self.lengths) - 1)]
+        lengths.reserve(entry.cost.output_tokens)
+        lengths.learn(tokens)
         if told and items:
             self._chunks += 1
             self.chunk += max(_LEARN, 1 / self._chunks) * (told / items - self.chunk)

@@ -23,6 +23,7 @@ _LINE_MEMORY = 20.0  # seconds: how the gap goes with the number inside
 _EVIDENCE = 50.0  # gaps before a slope is believed
 _COMPANY = 0.9  # of the gap that may be company before one more buys nothing
 _DIP, _BETWEEN_DIPS = 0.5, 5.0  # seconds
+_COLD = 4  # calls inside before any gap was seen, and half a call more for each that has ended
 
 
 class Company(Part):
@@ -49,6 +50,7 @@ class Company(Part):
         self._at = -inf
         self._line, self._pure = Line(), Line()
         self._hold = self._dipped = -inf
+        self._ended = 0
 
     def bind(self, classes: Sequence[ServiceClass]) -> None:
         self._guarded = {rank: float(c.itl) for rank, c in enumerate(classes) if c.itl is not None}  # type: ignore[arg-type]
@@ -73,19 +75,33 @@ class Company(Part):
         return goal
 
     def gap(self, stream: Stream, gap: float, items: float, now: float) -> None:
-        n = self.flow.inside
+        flow = self.flow
+        n = len(flow.streams)
         if self._weight > 0:
-            gap = min(gap, 4 * items * self._gaps / self._weight)
-        dt = now - self._at
-        self._at = now
-        kept, line_kept = (exp(-dt / _MEMORY), exp(-dt / _LINE_MEMORY)) if 0 < dt < 1e6 else (1.0, 1.0)
-        self._gaps = self._gaps * kept + gap
-        self._weight = self._weight * kept + items
-        self._company = self._company * kept + n * items
+            most = 4 * items * self._gaps / self._weight
+            if gap > most:
+                gap = most
+        if now != self._at:  # all streams of one step come at once
+            self._fade(now)
+        self._gaps += gap
+        self._weight += items
+        self._company += n * items
         each = gap / items
-        self._line.add(n, each, line_kept, items)
-        if self.flow.ahead <= 0:
-            self._pure.add(n, each, line_kept, items)
+        self._line.add(n, each, items)
+        if flow.ahead <= 0:
+            self._pure.add(n, each, items)
+
+    def _fade(self, now: float) -> None:
+        dt, self._at = now - self._at, now
+        if 0 < dt < 1e6:
+            kept = exp(-dt / _MEMORY)
+            self._gaps *= kept
+            self._weight *= kept
+            self._company *= kept
+            kept = exp(-dt / _LINE_MEMORY)
+            self._line.fade(kept)
+            if self.flow.ahead <= 0:  # what is learned seldom is also forgotten seldom
+                self._pure.fade(kept)
 
     def now(self) -> float:
         """Seconds per output token at present; 0 before any is known."""
@@ -115,12 +131,15 @@ class Company(Part):
         if goal == inf:
             return True
         rank = _BY_RANK[min(entry.rank, len(_BY_RANK) - 1)]
-        if now < self._hold or self.with_one_more() > goal * rank or not self.company_pays():
-            self.refused_at = now
-            return False
-        return True
+        if self._weight <= 0:  # no gap was ever seen: no evidence, no crowd
+            return self.flow.inside < _COLD + self._ended / 2
+        return now >= self._hold and self.with_one_more() <= goal * rank and self.company_pays()
+
+    def shut(self, now: float) -> None:
+        self.refused_at = now
 
     def finish(self, entry: Entry, stream: Stream, outcome: Outcome, now: float) -> None:
+        self._ended += 1
         items, took, first = outcome.items or 0.0, outcome.seconds or 0.0, outcome.ttft
         pressed = now - self.refused_at <= 2.0
         objective = self._guarded.get(stream.rank)
@@ -133,6 +152,9 @@ class Company(Part):
             seen = self._company / self._weight
             if seen > self.flow.inside + 0.5 and not self._line.varies():
                 self._dipped, self._hold = now, now + _DIP
+
+    def headroom(self, now: float) -> float:
+        return 1 - self.with_one_more() / self.goal
 
     def snapshot(self, now: float) -> dict[str, Any]:
         """`itl` now, `one_more`, `goal` (s per output token), `share`, `pays` (whether company pays)."""

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 
 class Line:
-    """Weighted least squares of y over x, whose past fades by whatever factor each new point brings."""
+    """Weighted least squares of y over x, whose past can be made to fade."""
 
     __slots__ = ("w", "x", "xx", "xy", "y")
 
     def __init__(self) -> None:
         self.w = self.x = self.y = self.xx = self.xy = 0.0
 
-    def add(self, x: float, y: float, kept: float, weight: float = 1.0) -> None:
-        """A point; what was there counts `kept` times as much as before."""
-        self.w = self.w * kept + weight
-        self.x = self.x * kept + weight * x
-        self.y = self.y * kept + weight * y
-        self.xx = self.xx * kept + weight * x * x
-        self.xy = self.xy * kept + weight * x * y
+    def add(self, x: float, y: float, weight: float = 1.0) -> None:
+        """A point."""
+        many = weight * x
+        self.w += weight
+        self.x += many
+        self.y += weight * y
+        self.xx += many * x
+        self.xy += many * y
+
+    def fade(self, kept: float) -> None:
+        """What is there counts `kept` times as much as before."""
+        self.w *= kept
+        self.x *= kept
+        self.y *= kept
+        self.xx *= kept
+        self.xy *= kept
 
     def varies(self) -> bool:
         """Whether x has varied: its variance is over 1 % of the mean of its squares."""

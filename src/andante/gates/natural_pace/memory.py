@@ -10,6 +10,7 @@ from andante.gates.natural_pace.part import TICK, Part, PartsGate
 if TYPE_CHECKING:
     from andante.gate import Entry
     from andante.gates.natural_pace.flow import Stream
+    from andante.values import Outcome
 
 _SILENT = 0.5  # seconds
 _BETWEEN = 5.0  # seconds between two cuts
@@ -36,7 +37,8 @@ class Ceiling(Part):
         return flow.size + flow.prompt(entry) + flow.expects(entry) <= self.ceiling * (1 - _BY_RANK * entry.rank)
 
     def gap(self, stream: Stream, gap: float, items: float, now: float) -> None:
-        self._tick(now)
+        if now - self._ticked >= TICK:
+            self._tick(now)
 
     def _tick(self, now: float) -> None:
         if now - self._ticked < TICK:
@@ -47,9 +49,14 @@ class Ceiling(Part):
         if size > 0.9 * self.ceiling:
             self.ceiling *= _GROW**ticks
         if now - self._cut >= _BETWEEN and self._stalled(now):
+            self.stall(now)
+
+    def stall(self, now: float) -> None:
+        """Memory ran out, as somebody has seen: at most each 5 s the ceiling becomes nine tenths of what is inside."""
+        if now - self._cut >= _BETWEEN and self.flow.size > 0:
             self.stalls += 1
             self._cut = now
-            self.ceiling = _CUT * min(self.ceiling, size)
+            self.ceiling = _CUT * min(self.ceiling, self.flow.size)
 
     def _stalled(self, now: float) -> bool:
         running = [stream for stream in self.flow.streams.values() if stream.tokens > 0]
@@ -58,6 +65,12 @@ class Ceiling(Part):
         silent = min(running, key=lambda stream: stream.trail[2])
         since = silent.trail[2]
         return now - since >= _SILENT and all(s is silent or s.trail[0] > since for s in running)
+
+    def finish(self, entry: Entry, stream: Stream, outcome: Outcome, now: float) -> None:
+        self._tick(now)  # whole calls have no gaps
+
+    def headroom(self, now: float) -> float:
+        return 1 - self.flow.size / self.ceiling
 
     def snapshot(self, now: float) -> dict[str, Any]:
         """`ceiling` (tokens; None while none is known), `stalls`."""

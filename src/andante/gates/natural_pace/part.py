@@ -51,14 +51,27 @@ class Part:
         """Whether `entry` may start, as far as this part is concerned. Something is inside already."""
         return True
 
+    def shut(self, now: float) -> None:
+        """It has just kept a call from starting."""
+
+    def enter(self, entry: Entry, stream: Stream, now: float) -> None:
+        """`entry` has started, and is inside already."""
+
     def first(self, stream: Stream, now: float) -> None:
         """The first result of `stream` has come."""
 
     def gap(self, stream: Stream, gap: float, items: float, now: float) -> None:
         """`items` more output tokens of `stream`, `gap` seconds after the one before."""
 
+    def gone(self, entry: Entry, stream: Stream, now: float) -> None:
+        """`entry` is not inside any more, however it ended, undone included. `finish` follows if it tells something."""
+
     def finish(self, entry: Entry, stream: Stream, outcome: Outcome, now: float) -> None:
         """`stream` has ended, DONE or OVERLOADED, and is not inside any more."""
+
+    def headroom(self, now: float) -> float:
+        """How much of what it guards is left, 1 to 0 (or below)."""
+        return 1.0
 
     def snapshot(self, now: float) -> dict[str, Any]:
         """What people see of it."""
@@ -71,9 +84,18 @@ class PartsGate(Gate):
     def __init__(self, *parts: Part, name: str | None = None) -> None:
         super().__init__(name=name)
         self.flow = Flow()
-        self.parts = parts
+        self._before: float | None = None
+        self._opened: float | None = None  # when the last call started
         for part in parts:
             part.flow = self.flow
+        self.use(*parts)
+
+    def use(self, *parts: Part) -> None:
+        """These parts hear and are asked from now on."""
+        self.parts = parts
+        self._entering = tuple(part.enter for part in parts if type(part).enter is not Part.enter)
+        self._gapping = tuple(part.gap for part in parts if type(part).gap is not Part.gap)
+        self._going = tuple(part.gone for part in parts if type(part).gone is not Part.gone)
 
     def bind(self, classes: Sequence[ServiceClass]) -> None:
         self.flow.bind(classes)
@@ -81,9 +103,12 @@ class PartsGate(Gate):
             part.bind(classes)
 
     def delay(self, entry: Entry, now: float) -> float:
-        if not self.flow.streams or all(part.room(entry, now) for part in self.parts):
-            return 0.0
-        return inf
+        if self.flow.streams:
+            for part in self.parts:
+                if not part.room(entry, now):
+                    part.shut(now)
+                    return inf
+        return 0.0
 
     def binds(self, now: float) -> str | None:
         """The part that would hold the smallest and most urgent call; None while the gate is open to it."""
@@ -95,48 +120,74 @@ class PartsGate(Gate):
         return now + TICK if self.flow.streams else inf
 
     def enter(self, entry: Entry, now: float) -> None:
-        self.flow.enter(entry, now)
+        flow = self.flow
+        self._before, self._opened = self._opened, now
+        stream = flow.enter(entry, now)
+        if flow.silent(entry):
+            flow.unseen(entry, now + self.haunts(now))
+        for enter in self._entering:
+            enter(entry, stream, now)
 
     def progress(self, entry: Entry, items: float, now: float) -> None:
         flow = self.flow
         last = entry.last
+        stream = flow.streams.get(entry)
+        if stream is None:
+            return
         if last is None:
-            stream = flow.first(entry, now)
-            if stream is not None:
+            if flow.first(entry, now) is not None:
                 for part in self.parts:
                     part.first(stream, now)
         else:
-            stream = flow.streams.get(entry)
-            if stream is not None:
-                gap = now - last
-                for part in self.parts:
-                    part.gap(stream, gap, items, now)
-        if stream is not None:
-            stream.tokens += items
-            stream.trail = (stream.trail[1], stream.trail[2], now)
+            last = now - last
+            for gap in self._gapping:
+                gap(stream, last, items, now)
+        stream.tokens += items
+        _, before, latest = stream.trail
+        stream.trail = (before, latest, now)
 
     def leave(self, entry: Entry, outcome: Outcome, now: float) -> None:
         sampled = outcome.ending is not Ending.IGNORED
         stream = self.flow.leave(entry, outcome if sampled else None, now, self.haunts(now))
-        if stream is not None and sampled:
+        if stream is None:
+            return
+        for gone in self._going:
+            gone(entry, stream, now)
+        if sampled:
             for part in self.parts:
                 part.finish(entry, stream, outcome, now)
 
     def undo(self, entry: Entry, now: float) -> None:
-        self.flow.leave(entry, None, now)
+        stream = self.flow.leave(entry, None, now)
+        if self._opened == now:
+            self._opened = self._before
+        if stream is not None:
+            for gone in self._going:
+                gone(entry, stream, now)
 
     def haunts(self, now: float) -> float:
         """Seconds for which the prompt of a call that leaves without a first result stays in the way."""
         return 0.0
 
+    def headroom(self, now: float) -> float:
+        """How much of the tightest part is left, 1 (nothing inside) to 0 (shut)."""
+        return max(0.0, min((part.headroom(now) for part in self.parts), default=1.0)) if self.flow.streams else 1.0
+
     def snapshot(self, now: float) -> dict[str, Any]:
-        """`inside`, `ahead` (prompt tokens on their way), `size` (tokens inside), `binds` (the part that shuts), and
-        what the parts say."""
+        """`inside`, `ahead` (prompt tokens on their way), `size` (tokens inside), `calls_per_s` and `tokens_per_s` (the
+        pace: what ended in the last 10 s or so), `headroom` (0 to 1), `binds` (the part that shuts; None while it is
+        open), `since` (when the last call got in; None while it is open), and what the parts say."""
+        binds = self.binds(now)
+        calls, tokens = self.flow.done.per_second(now)
         state: dict[str, Any] = {
             "inside": self.flow.inside,
             "ahead": self.flow.ahead_at(now),
             "size": self.flow.size,
-            "binds": self.binds(now),
+            "calls_per_s": calls,
+            "tokens_per_s": tokens,
+            "headroom": 0.0 if binds else self.headroom(now),
+            "binds": binds,
+            "since": self._opened if binds else None,
         }
         for part in self.parts:
             state[part.name] = part.snapshot(now)

@@ -109,6 +109,10 @@ class Window(Part):
     def first(self, stream: Stream, now: float) -> None:
         self.line.learn(stream.ahead, now - stream.started)
 
+    def headroom(self, now: float) -> float:
+        ahead = self.flow.ahead_at(now)
+        return 1 - self.line.predict(ahead) / self.goal if ahead > 0 and self.goal < inf else 1.0
+
     def snapshot(self, now: float) -> dict[str, Any]:
         """`alpha` (s), `beta` (s per prompt token), `goal` (s; None: no ttft objective), `samples`."""
         goal = None if self.goal == inf else self.goal

@@ -1,0 +1,254 @@
+"""The knee: the number inside at which one more buys no throughput. For backends whose classes have no objectives."""
+
+from __future__ import annotations
+
+from math import exp, inf, isfinite, log
+from typing import TYPE_CHECKING, Any
+
+from andante.gates.natural_pace.nnls import nonnegative
+from andante.gates.natural_pace.part import Part, PartsGate
+from andante.values import Ending, is_number
+
+if TYPE_CHECKING:
+    from andante.gate import Entry
+    from andante.gates.natural_pace.flow import Stream
+    from andante.values import Outcome
+
+_BY_RANK = (1.0, 0.97, 0.92)
+_GAIN = 0.05  # percent of throughput that a percent more calls must buy
+_TIE = 0.02  # two throughputs that differ by less are the same: the smaller number inside has it
+_ENOUGH = 16.0  # calls that ended, before a decision, and at a level before its throughput is believed
+_LEVEL = log(1.12)  # levels of the number inside are 12 % apart
+_MEMORY = 600.0  # seconds: of the throughput of a level
+_KEPT = 0.995  # forgetting of the law, per call that ended
+_TRUST = 1e-3  # calls that the first guess counts for
+_DIP = 0.85  # of the limit, in every `rest`-th phase: what fewer would do
+_RARELY = 16  # phases between two dips, once they only confirm
+_START, _LEAST, _MOST = 16.0, 1.0, 1e6
+
+
+class Levels:
+    """Throughput at each number inside, as it was measured.
+
+    By Little's law a call that took T seconds in the company of n (its own included) had T / n seconds of the backend
+    to itself. The throughput of a level is the work of the calls there over these seconds; both fade over ten minutes.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[int, list[float]] = {}  # level -> calls, work, seconds, n * calls, when
+
+    def add(self, n: float, work: float, took: float, now: float) -> None:
+        """A call has ended that had `n` inside on average."""
+        sums = self._sums.setdefault(round(log(n) / _LEVEL), [0.0, 0.0, 0.0, 0.0, now])
+        kept = exp(-max(0.0, now - sums[4]) / _MEMORY)
+        for i, value in enumerate((1.0, work, took / n, n)):
+            sums[i] = sums[i] * kept + value
+        sums[4] = max(now, sums[4])
+
+    def measured(self, now: float) -> list[tuple[float, float]]:
+        """(n, throughput) of the levels that are known well enough, ascending."""
+        known = []
+        for _, (calls, work, seconds, inside, at) in sorted(self._sums.items()):
+            if calls * exp(-max(0.0, now - at) / _MEMORY) >= _ENOUGH and seconds > 0:
+                known.append((inside / calls, work / seconds))
+        return known
+
+    def clear(self) -> None:
+        """The backend is another one."""
+        self._sums.clear()
+
+
+class Bend(Part):
+    """Finds the knee from starts, ends and what the calls brought.
+
+    *The law*: T = O (t0 + t1 n) + t2 prompt, least squares over the calls that ended (O: output tokens, 1 where none
+    are told; n: the mean number inside over the call's life). From it follows how much throughput a percent more calls
+    would buy, and how far there is to go. *The levels*: the throughput that was in fact measured at each number inside
+    overrules it: where fewer did as much (within 2 %), fewer it is, and nobody goes where less was measured.
+
+    The limit moves once 16 calls have ended and a mean life has passed: up only if it was reached and the law promises
+    a gain (by a tenth; doubled where the knee is far), down by a tenth at a time. Now and then one phase runs at 0.85
+    of it, so that there is something to compare; more rarely, the longer that only confirms.
+
+    Attributes:
+        limit: calls inside, of the most urgent class.
+    """
+
+    name = "knee"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limit = _START
+        self.levels = Levels()
+        self.t = (0.0, 0.0, 0.0)
+        self.ended = 0
+        self._a = [[0.0] * 3 for _ in range(3)]
+        self._b = [0.0] * 3
+        self._scale = (1.0, 1.0, 1.0)
+        self._mean = (1.0, 0.0, 0.0)  # of work, prompt, seconds
+        self._told = False
+        self._area, self._at = 0.0, -inf
+        self._starts: dict[Entry, tuple[float, float]] = {}
+        self._latest: tuple[Entry, float, float] | None = None  # who started last, and the sums before that
+        self._reached = False
+        self._phase_began, self._phase_ends = -inf, 0
+        self._phase, self._rest = 0, 4
+        self._dipping = False
+
+    # Deciding. ------------------------------------------------------------------------------------------------------
+
+    @property
+    def in_force(self) -> float:
+        """The limit, less while it is compared."""
+        return max(_LEAST, self.limit * _DIP) if self._dipping else self.limit
+
+    def room(self, entry: Entry, now: float) -> bool:
+        return self.flow.inside < max(_LEAST, self.in_force * _BY_RANK[min(entry.rank, len(_BY_RANK) - 1)])
+
+    def shut(self, now: float) -> None:
+        self._reached = True
+
+    def headroom(self, now: float) -> float:
+        return 1 - self.flow.inside / self.in_force
+
+    # Learning. ------------------------------------------------------------------------------------------------------
+
+    def enter(self, entry: Entry, stream: Stream, now: float) -> None:
+        before = (entry, self._area, self._at)
+        self._pass(now, self.flow.inside - 1)
+        self._starts[entry] = (self._area, now)
+        self._latest = before
+
+    def gone(self, entry: Entry, stream: Stream, now: float) -> None:
+        latest = self._latest
+        self._pass(now, self.flow.inside + 1)
+        if latest is not None and latest[0] is entry:  # nothing has happened since it started: as if it had never come
+            del self._starts[entry]
+            _, self._area, self._at = latest
+
+    def finish(self, entry: Entry, stream: Stream, outcome: Outcome, now: float) -> None:
+        start = self._starts.pop(entry, None)
+        if start is None or outcome.ending is not Ending.DONE:
+            self._prune()
+            return
+        took = now - start[1]
+        n = (self._area - start[0]) / took if took > 0 else 0.0
+        told = outcome.cost.output_tokens if outcome.cost is not None and outcome.cost is not entry.cost else 0.0
+        tokens = told or outcome.items or 0.0
+        self._told = self._told or tokens > 0
+        if not (took > 0 and n >= 0.5 and isfinite(took)) or (self._told and not tokens):
+            return
+        work, prompt = (tokens, stream.prompt) if self._told else (1.0, 0.0)
+        self._learn(work, max(1.0, n), prompt, took, now)
+        self._phase_ends += 1
+        if self._phase_ends >= _ENOUGH and now - self._phase_began >= self._mean[2]:
+            self._decide(now)
+
+    def _learn(self, work: float, n: float, prompt: float, took: float, now: float) -> None:
+        self.ended += 1
+        keep = max(0.05, 1 / self.ended)
+        self._mean = tuple(m + keep * (x - m) for m, x in zip(self._mean, (work, prompt, took), strict=True))  # type: ignore[assignment]
+        if self.ended == 1:
+            self._scale = (took / work / 2, took / work / n / 2, took / max(1.0, prompt) / 4)
+        row = [x * s for x, s in zip((work, n * work, prompt), self._scale, strict=True)]
+        expected = work * (self.t[0] + self.t[1] * n) + prompt * self.t[2] if self.t[0] + self.t[1] else took
+        by = min(max(expected, took / 3), 3 * took)
+        for i, x in enumerate(row):
+            self._b[i] = self._b[i] * _KEPT + x * took / by / by
+            self._a[i] = [old * _KEPT + x * y / by / by for old, y in zip(self._a[i], row, strict=True)]
+        ridge = [[value + _TRUST * (i == j) for j, value in enumerate(r)] for i, r in enumerate(self._a)]
+        if self.ended % 8 == 0:
+            t0, t1, t2 = (
+                s * x for s, x in zip(self._scale, nonnegative(ridge, [b + _TRUST for b in self._b]), strict=True)
+            )
+            if isfinite(t0 + t1 + t2):
+                self.t = (t0, t1, t2)
+        per_token = self.t[2] / (self.t[0] + self.t[1] * n) if self.t[0] + self.t[1] > 0 else 0.0
+        self.levels.add(n, work + per_token * prompt, took, now)
+
+    def _pass(self, now: float, inside: int) -> None:
+        self._latest = None
+        if now > self._at:
+            if inside > 0 and self._at > -inf:
+                self._area += (now - self._at) * inside
+            self._at = now
+
+    def _prune(self) -> None:
+        if len(self._starts) > 2 * self.flow.inside + 64:
+            self._starts = {entry: start for entry, start in self._starts.items() if entry in self.flow.streams}
+
+    # Moving. --------------------------------------------------------------------------------------------------------
+
+    def wanted(self) -> float:
+        """Where the law puts the knee; inf where company costs nothing."""
+        t0, t1, _ = self.t
+        return t0 / t1 * (1 / _GAIN - 1) if t1 > 0 else inf
+
+    def _decide(self, now: float) -> None:
+        limit, reached = self.limit, self._reached
+        want = self.wanted()
+        known = self.levels.measured(now)
+        if known:
+            most = max(x for _, x in known)
+            knee = next(n for n, x in known if x >= (1 - _TIE) * most)
+            beyond = [n for n, x in known if n > 1.06 * knee and x < (1 + _TIE / 2) * most]
+            if beyond:
+                want = min(want, max(knee, 0.9 * limit) if knee < limit else max(limit, knee))
+            elif want < limit and self._fewer_did_less(known):
+                want = limit
+        if want < limit:
+            self.limit = max(_LEAST, want, 0.9 * limit)
+        elif reached and want > limit:
+            self.limit = min(_MOST, want, limit * (2.0 if want > 1.5 * limit else 1.1))
+            if limit < 10:
+                self.limit = max(self.limit, min(want, limit + 1))
+        moved = abs(self.limit - limit) > 0.02 * limit
+        self._phase = 0 if moved else self._phase + 1
+        self._rest = 4 if moved else self._rest
+        self._dipping = reached and not moved and self._phase % self._rest == self._rest - 1
+        if self._dipping:
+            self._rest = min(_RARELY, 2 * self._rest)
+            self._phase = 0
+        self._reached, self._phase_ends, self._phase_began = False, 0, now
+
+    def _fewer_did_less(self, known: list[tuple[float, float]]) -> bool:
+        """Whether it was measured that somewhat fewer than the limit bring less."""
+        here = [x for n, x in known if 0.93 * self.limit <= n <= 1.06 * self.limit]
+        fewer = [x for n, x in known if 0.6 * self.limit <= n < 0.93 * self.limit]
+        return bool(here and fewer) and max(here) > (1 + _TIE) * max(fewer)
+
+    # People and restarts. -------------------------------------------------------------------------------------------
+
+    def snapshot(self, now: float) -> dict[str, Any]:
+        """`limit`, `in_force` (less while it is compared), `wanted` (by the law; None: no end in sight), `levels`
+        ((n, throughput), ...), `ended`."""
+        wanted = self.wanted()
+        return {
+            "limit": self.limit,
+            "in_force": self.in_force,
+            "wanted": None if wanted == inf else wanted,
+            "levels": self.levels.measured(now),
+            "ended": self.ended,
+        }
+
+    def dump(self) -> dict[str, Any]:
+        """The limit."""
+        return {"limit": self.limit}
+
+    def load(self, state: dict[str, Any], age: float) -> None:
+        """Begin at the limit of before; half of it after more than ten minutes."""
+        limit = state.get("limit")
+        if is_number(limit) and _LEAST <= limit <= _MOST:
+            self.limit = float(limit) if age <= _MEMORY else max(_LEAST, limit / 2)
+
+
+class Knee(PartsGate):
+    """Open while fewer calls are inside than the backend has any use for.
+
+    Args:
+        name: what metrics and errors call it. Default "knee".
+    """
+
+    def __init__(self, *, name: str | None = None) -> None:
+        self.bend = Bend()
+        super().__init__(self.bend, name=name)
