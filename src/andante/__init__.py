@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from andante.gates.natural_pace import NaturalPace as NaturalPace
     from andante.gates.natural_pace import PrefillWindow as PrefillWindow
     from andante.guard import guard as guard
+    from andante.limits import AIMD as AIMD
+    from andante.limits import Gradient2 as Gradient2
+    from andante.limits import Vegas as Vegas
     from andante.permit import Permit as Permit
     from andante.reading import Reading as Reading
     from andante.reading import Signal as Signal
@@ -80,6 +83,7 @@ _HOMES = {
     "gates": ("AioLimiter", "Concurrency", "Cooldown", "TokenBucket"),
     "gates.natural_pace": ("IntertokenGate", "Knee", "MemoryCeiling", "NaturalPace", "PrefillWindow"),
     "guard": ("guard",),
+    "limits": ("AIMD", "Gradient2", "Vegas"),
     "permit": ("Permit",),
     "reading": ("Reading", "Signal"),
     "service": ("ServiceClass",),

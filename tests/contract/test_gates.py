@@ -11,6 +11,7 @@ import pytest
 
 from andante.gate import Gate
 from andante.gates import AioLimiter, Concurrency, Cooldown, TokenBucket
+from andante.limits import AIMD, Gradient2, Vegas
 from andante.testing.clock import ManualClock
 from andante.testing.contract import gate_contract
 from andante.values import Call, Cost, Ending, Outcome
@@ -57,6 +58,9 @@ CASES = {
     "TokenBucket-strict-day": Case(lambda: TokenBucket(20, "day", strict_window=True)),
     "Concurrency": Case(lambda: Concurrency(3)),
     "Concurrency-estimate": Case(lambda: Concurrency(Falling()), exempt=("capacity",)),  # what it learned stays
+    "Concurrency-AIMD": Case(lambda: Concurrency(AIMD(initial=3, timeout=1)), exempt=("capacity",)),
+    "Concurrency-Vegas": Case(lambda: Concurrency(Vegas(initial=3, probe=2)), exempt=("capacity",)),
+    "Concurrency-Gradient2": Case(lambda: Concurrency(Gradient2(initial=3, queue=1)), exempt=("capacity",)),
     "Cooldown": Case(Cooldown),
     "Cooldown-short": Case(lambda: Cooldown(initial=0.05, factor=1, ramp=1.5)),
 }

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, assert_type
 
 from andante import (
+    AIMD,
     Account,
     Admission,
     AioLimiter,
@@ -19,6 +20,7 @@ from andante import (
     Ending,
     Entry,
     Gate,
+    Gradient2,
     Outcome,
     Permit,
     Rejected,
@@ -26,6 +28,7 @@ from andante import (
     Snapshot,
     Ticket,
     TokenBucket,
+    Vegas,
     guard,
     request,
 )
@@ -114,3 +117,8 @@ async def use(limiter: Any) -> None:
 controller = Controller(Concurrency(1))
 assert_type(controller.offer(Call(), 0.0), Ticket)
 assert_type(controller.step(0.0), list[Ticket])
+
+aimd = AIMD(minimum=2, timeout=timedelta(seconds=3))
+assert_type(aimd.limit, float)
+assert_type(Concurrency(aimd).limit, float)
+Controller(Concurrency(Vegas(maximum=64, probe=10)), Concurrency(Gradient2(queue=2, window=100), name="second"))
