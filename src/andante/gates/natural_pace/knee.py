@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from math import exp, inf, isfinite, log
-from typing import TYPE_CHECKING, Any
+from math import exp, hypot, inf, isfinite, log, sqrt
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from andante.gates.natural_pace.memory import turned_away
 from andante.gates.natural_pace.nnls import nonnegative
 from andante.gates.natural_pace.part import Part, PartsGate
 from andante.values import Ending, is_number
@@ -16,46 +17,63 @@ if TYPE_CHECKING:
 
 _BY_RANK = (1.0, 0.97, 0.92)
 _GAIN = 0.05  # percent of throughput that a percent more calls must buy
-_TIE = 0.02  # two throughputs that differ by less are the same: the smaller number inside has it
+_SURE = 1.5  # standard errors that make a difference one
+_TIE = 0.003  # two throughputs that differ by less are the same: the smaller number inside has it
 _ENOUGH = 16.0  # calls that ended, before a decision, and at a level before its throughput is believed
 _LEVEL = log(1.12)  # levels of the number inside are 12 % apart
-_MEMORY = 600.0  # seconds: of the throughput of a level
+_MEMORY, _LIVES = 600.0, 300.0  # seconds, and mean lives of calls: of the throughput of a level, the shorter
 _KEPT = 0.995  # forgetting of the law, per call that ended
 _TRUST = 1e-3  # calls that the first guess counts for
 _DIP = 0.85  # of the limit, in every `rest`-th phase: what fewer would do
 _RARELY = 16  # phases between two dips, once they only confirm
+_CUT = 0.9  # of what is inside, when the backend turns a call away: at most once in a mean life
 _START, _LEAST, _MOST = 16.0, 1.0, 1e6
+
+
+class Level(NamedTuple):
+    """A number inside, the throughput measured there, and the standard error of its logarithm."""
+
+    n: float
+    throughput: float
+    error: float
 
 
 class Levels:
     """Throughput at each number inside, as it was measured.
 
     By Little's law a call that took T seconds in the company of n (its own included) had T / n seconds of the backend
-    to itself. The throughput of a level is the work of the calls there over these seconds; both fade over ten minutes.
+    to itself. The throughput of a level is the work of the calls there over these seconds, its error that of a ratio of
+    sums (Cochran 1977, section 6.3). All fade over ten minutes, or 300 lives of calls if that is shorter.
     """
 
     def __init__(self) -> None:
-        self._sums: dict[int, list[float]] = {}  # level -> calls, work, seconds, n * calls, when
+        self.memory = _MEMORY
+        self._sums: dict[int, list[float]] = {}  # level -> calls, n, work w, seconds s, w w, w s, s s, and when
 
     def add(self, n: float, work: float, took: float, now: float) -> None:
         """A call has ended that had `n` inside on average."""
-        sums = self._sums.setdefault(round(log(n) / _LEVEL), [0.0, 0.0, 0.0, 0.0, now])
-        kept = exp(-max(0.0, now - sums[4]) / _MEMORY)
-        for i, value in enumerate((1.0, work, took / n, n)):
+        sums = self._sums.setdefault(round(log(n) / _LEVEL), [0.0] * 7 + [now])
+        kept = exp(-max(0.0, now - sums[7]) / self.memory)
+        own = took / n
+        for i, value in enumerate((1.0, n, work, own, work * work, work * own, own * own)):
             sums[i] = sums[i] * kept + value
-        sums[4] = max(now, sums[4])
+        sums[7] = max(now, sums[7])
 
-    def measured(self, now: float) -> list[tuple[float, float]]:
-        """(n, throughput) of the levels that are known well enough, ascending."""
+    def measured(self, now: float) -> list[Level]:
+        """The levels that are known, ascending."""
         known = []
-        for _, (calls, work, seconds, inside, at) in sorted(self._sums.items()):
-            if calls * exp(-max(0.0, now - at) / _MEMORY) >= _ENOUGH and seconds > 0:
-                known.append((inside / calls, work / seconds))
+        for calls, n, w, s, ww, ws, ss, at in (self._sums[level] for level in sorted(self._sums)):
+            if calls * exp(-max(0.0, now - at) / self.memory) >= _ENOUGH and s > 0 and w > 0:
+                ratio = s / w
+                scatter = max(0.0, ss - 2 * ratio * ws + ratio * ratio * ww)
+                known.append(Level(n / calls, w / s, sqrt(scatter) / s))
         return known
 
-    def clear(self) -> None:
-        """The backend is another one."""
-        self._sums.clear()
+
+def as_good(fewer: Level, more: Level) -> bool:
+    """Whether `fewer` inside surely bring what `more` do, less what `_GAIN` makes of the way between them."""
+    tie = max(_TIE, _GAIN * log(more.n / fewer.n))
+    return log(fewer.throughput / more.throughput) > -tie + _SURE * hypot(fewer.error, more.error)
 
 
 class Bend(Part):
@@ -64,7 +82,7 @@ class Bend(Part):
     *The law*: T = O (t0 + t1 n) + t2 prompt, least squares over the calls that ended (O: output tokens, 1 where none
     are told; n: the mean number inside over the call's life). From it follows how much throughput a percent more calls
     would buy, and how far there is to go. *The levels*: the throughput that was in fact measured at each number inside
-    overrules it: where fewer did as much (within 2 %), fewer it is, and nobody goes where less was measured.
+    overrules it: where fewer surely did as much, fewer it is, and nobody goes where more surely did not help.
 
     The limit moves once 16 calls have ended and a mean life has passed: up only if it was reached and the law promises
     a gain (by a tenth; doubled where the knee is far), down by a tenth at a time. Now and then one phase runs at 0.85
@@ -94,6 +112,8 @@ class Bend(Part):
         self._phase_began, self._phase_ends = -inf, 0
         self._phase, self._rest = 0, 4
         self._dipping = False
+        self._cut = -inf
+        self._settled = -inf  # calls that start before it tell of a crowd that has just come, not of a level
 
     # Deciding. ------------------------------------------------------------------------------------------------------
 
@@ -128,6 +148,9 @@ class Bend(Part):
 
     def finish(self, entry: Entry, stream: Stream, outcome: Outcome, now: float) -> None:
         start = self._starts.pop(entry, None)
+        if turned_away(outcome) and now - self._cut >= max(1.0, self._mean[2]):
+            self.limit = max(_LEAST, _CUT * min(self.limit, self.flow.inside + 1.0))
+            self._cut = now
         if start is None or outcome.ending is not Ending.DONE:
             self._prune()
             return
@@ -139,12 +162,15 @@ class Bend(Part):
         if not (took > 0 and n >= 0.5 and isfinite(took)) or (self._told and not tokens):
             return
         work, prompt = (tokens, stream.prompt) if self._told else (1.0, 0.0)
-        self._learn(work, max(1.0, n), prompt, took, now)
+        if start[1] < self._settled:
+            return
+        self._learn(work, max(1.0, n), prompt, took)
+        self.levels.add(max(1.0, n), work, took, now)
         self._phase_ends += 1
         if self._phase_ends >= _ENOUGH and now - self._phase_began >= self._mean[2]:
             self._decide(now)
 
-    def _learn(self, work: float, n: float, prompt: float, took: float, now: float) -> None:
+    def _learn(self, work: float, n: float, prompt: float, took: float) -> None:
         self.ended += 1
         keep = max(0.05, 1 / self.ended)
         self._mean = tuple(m + keep * (x - m) for m, x in zip(self._mean, (work, prompt, took), strict=True))  # type: ignore[assignment]
@@ -163,8 +189,6 @@ class Bend(Part):
             )
             if isfinite(t0 + t1 + t2):
                 self.t = (t0, t1, t2)
-        per_token = self.t[2] / (self.t[0] + self.t[1] * n) if self.t[0] + self.t[1] > 0 else 0.0
-        self.levels.add(n, work + per_token * prompt, took, now)
 
     def _pass(self, now: float, inside: int) -> None:
         self._latest = None
@@ -186,16 +210,18 @@ class Bend(Part):
 
     def _decide(self, now: float) -> None:
         limit, reached = self.limit, self._reached
-        want = self.wanted()
+        varied = self._varied()
+        want = self.wanted() if varied else limit
         known = self.levels.measured(now)
         if known:
-            most = max(x for _, x in known)
-            knee = next(n for n, x in known if x >= (1 - _TIE) * most)
-            beyond = [n for n, x in known if n > 1.06 * knee and x < (1 + _TIE / 2) * most]
-            if beyond:
-                want = min(want, max(knee, 0.9 * limit) if knee < limit else max(limit, knee))
-            elif want < limit and self._fewer_did_less(known):
-                want = limit
+            top = max(known, key=lambda level: level.throughput)
+            knee = next(level for level in known if level is top or as_good(level, top))
+            if knee.n < 0.94 * limit and (knee is not top or self._more_did_no_better(known, knee)):
+                want = max(knee.n, 0.9 * limit)
+            elif want > limit and self._more_did_no_better(known, knee):
+                want = max(limit, min(want, knee.n))
+            elif self._fewer_did_less(known):
+                want = max(want, 1.2 * limit)
         if want < limit:
             self.limit = max(_LEAST, want, 0.9 * limit)
         elif reached and want > limit:
@@ -203,31 +229,51 @@ class Bend(Part):
             if limit < 10:
                 self.limit = max(self.limit, min(want, limit + 1))
         moved = abs(self.limit - limit) > 0.02 * limit
+        if moved:
+            self._settled = now + self._mean[2] / 2
         self._phase = 0 if moved else self._phase + 1
-        self._rest = 4 if moved else self._rest
+        self._rest = 2 if not varied else 4 if moved else self._rest
         self._dipping = reached and not moved and self._phase % self._rest == self._rest - 1
         if self._dipping:
             self._rest = min(_RARELY, 2 * self._rest)
             self._phase = 0
         self._reached, self._phase_ends, self._phase_began = False, 0, now
+        self.levels.memory = min(_MEMORY, _LIVES * self._mean[2])
 
-    def _fewer_did_less(self, known: list[tuple[float, float]]) -> bool:
-        """Whether it was measured that somewhat fewer than the limit bring less."""
-        here = [x for n, x in known if 0.93 * self.limit <= n <= 1.06 * self.limit]
-        fewer = [x for n, x in known if 0.6 * self.limit <= n < 0.93 * self.limit]
-        return bool(here and fewer) and max(here) > (1 + _TIE) * max(fewer)
+    def _varied(self) -> bool:
+        """Whether the number inside has varied enough for a law."""
+        a, by = self._a, self._scale[0] / self._scale[1]
+        if a[0][0] <= 0:
+            return False
+        mean, squares = a[0][1] / a[0][0] * by, a[1][1] / a[0][0] * by * by
+        return squares - mean * mean > 0.002 * squares
+
+    def _more_did_no_better(self, known: list[Level], knee: Level) -> bool:
+        """Whether it was measured that more inside than at the knee bring no more."""
+        return any(as_good(knee, level) for level in known if level.n > 1.06 * knee.n)
+
+    def _fewer_did_less(self, known: list[Level]) -> bool:
+        """Whether it was measured that somewhat fewer than the limit bring clearly less: a quarter of a percent a
+        percent."""
+        here = [level for level in known if 0.93 * self.limit <= level.n <= 1.06 * self.limit]
+        fewer = [level for level in known if 0.5 * self.limit <= level.n < 0.93 * self.limit]
+        if not here or not fewer:
+            return False
+        one, other = here[-1], max(fewer, key=lambda level: level.throughput)
+        gain = log(one.throughput / other.throughput) - _SURE * hypot(one.error, other.error)
+        return gain > max(0.02, 0.25 * log(one.n / other.n))
 
     # People and restarts. -------------------------------------------------------------------------------------------
 
     def snapshot(self, now: float) -> dict[str, Any]:
         """`limit`, `in_force` (less while it is compared), `wanted` (by the law; None: no end in sight), `levels`
-        ((n, throughput), ...), `ended`."""
+        ((n, throughput, error), ...), `ended`."""
         wanted = self.wanted()
         return {
             "limit": self.limit,
             "in_force": self.in_force,
             "wanted": None if wanted == inf else wanted,
-            "levels": self.levels.measured(now),
+            "levels": [tuple(level) for level in self.levels.measured(now)],
             "ended": self.ended,
         }
 

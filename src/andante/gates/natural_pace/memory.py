@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from andante.errors import DeadlineOverrun
 from andante.gates.natural_pace.part import TICK, Part, PartsGate
+from andante.values import Ending
 
 if TYPE_CHECKING:
     from andante.gate import Entry
@@ -19,8 +21,14 @@ _GROW = 1.0002  # per tick, while the ceiling is nearly reached
 _BY_RANK = 0.03  # the ceiling is lower by this for each rank
 
 
+def turned_away(outcome: Outcome) -> bool:
+    """Whether the backend itself said that it was too much. A caller's own deadline says nothing of the kind."""
+    return outcome.ending is Ending.OVERLOADED and not isinstance(outcome.error, DeadlineOverrun)
+
+
 class Ceiling(Part):
-    """AIMD on stalls: prompts and expected answers inside stay under a ceiling that is cut by a tenth at a stall."""
+    """AIMD on stalls: prompts and expected answers inside stay under a ceiling that is cut by a tenth at a stall, or
+    when the backend turns a call away."""
 
     name = "memory_ceiling"
 
@@ -68,6 +76,8 @@ class Ceiling(Part):
 
     def finish(self, entry: Entry, stream: Stream, outcome: Outcome, now: float) -> None:
         self._tick(now)  # whole calls have no gaps
+        if turned_away(outcome):
+            self.stall(now)
 
     def headroom(self, now: float) -> float:
         return 1 - self.flow.size / self.ceiling
