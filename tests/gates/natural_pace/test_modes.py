@@ -62,9 +62,9 @@ def test_one_call_until_something_is_known(classes: tuple[ServiceClass, ...]) ->
 @pytest.mark.parametrize(
     ("classes", "streams", "calls"),
     [
-        (BOTH, {"intertoken", "prefill_window", "memory_ceiling", "slots"}, {"twin"}),
-        (FIRSTS, {"knee", "prefill_window", "memory_ceiling", "slots"}, {"twin", "knee"}),
-        (NONE, {"knee", "prefill_window", "memory_ceiling", "slots"}, {"knee"}),
+        (BOTH, {"intertoken", "prefill_window", "memory_ceiling", "slots", "rhythm"}, {"twin", "rhythm"}),
+        (FIRSTS, {"knee", "prefill_window", "memory_ceiling", "slots", "rhythm"}, {"twin", "knee", "rhythm"}),
+        (NONE, {"knee", "prefill_window", "memory_ceiling", "slots", "rhythm"}, {"knee", "rhythm"}),
     ],
 )
 def test_the_mode_follows_what_is_seen(

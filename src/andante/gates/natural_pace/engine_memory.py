@@ -47,13 +47,15 @@ class EngineMemory(Part):
 
     def room(self, entry: Entry, now: float) -> bool:
         used = self._used(now)
-        if used is None:
-            return True
-        if used > STALL_AT:
-            self._ceiling.stall(now)
-        return used <= self.close_at
+        return used is None or used <= self.close_at
+
+    def enter(self, entry: Entry, stream: Stream, now: float) -> None:
+        self._look(now)
 
     def finish(self, entry: Entry, stream: Stream, outcome: Outcome, now: float) -> None:
+        self._look(now)
+
+    def _look(self, now: float) -> None:
         used = self._used(now)
         if used is not None and used > STALL_AT:
             self._ceiling.stall(now)

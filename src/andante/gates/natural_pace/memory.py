@@ -18,6 +18,7 @@ _SILENT = 0.5  # seconds
 _BETWEEN = 5.0  # seconds between two cuts
 _CUT = 0.9
 _GROW = 1.0002  # per tick, while the ceiling is nearly reached
+_FORGOTTEN = 600.0  # seconds without any sign: what was learned is forgotten
 _BY_RANK = 0.03  # the ceiling is lower by this for each rank
 
 
@@ -39,7 +40,7 @@ class Ceiling(Part):
         self._cut = self._ticked = -inf
 
     def room(self, entry: Entry, now: float) -> bool:
-        if self.ceiling == inf:
+        if self.ceiling == inf or self._forgotten(now):
             return True
         flow = self.flow
         return flow.size + flow.prompt(entry) + flow.expects(entry) <= self.ceiling * (1 - _BY_RANK * entry.rank)
@@ -51,6 +52,8 @@ class Ceiling(Part):
     def _tick(self, now: float) -> None:
         if now - self._ticked < TICK:
             return
+        if self._forgotten(now):
+            self.ceiling = inf
         ticks = min(10.0, (now - self._ticked) / TICK)
         self._ticked = now
         size = self.flow.size
@@ -58,6 +61,9 @@ class Ceiling(Part):
             self.ceiling *= _GROW**ticks
         if now - self._cut >= _BETWEEN and self._stalled(now):
             self.stall(now)
+
+    def _forgotten(self, now: float) -> bool:
+        return -inf < self._ticked < now - _FORGOTTEN
 
     def stall(self, now: float) -> None:
         """Memory ran out, as somebody has seen: at most each 5 s the ceiling becomes nine tenths of what is inside."""

@@ -12,6 +12,7 @@ from andante.gates.natural_pace.knee import Bend
 from andante.gates.natural_pace.memory import Ceiling
 from andante.gates.natural_pace.part import PartsGate
 from andante.gates.natural_pace.prefill import Window
+from andante.gates.natural_pace.rhythm import Rhythm
 from andante.gates.natural_pace.slots import Slots
 from andante.gates.natural_pace.twin import Twin
 
@@ -46,9 +47,11 @@ class NaturalPace(PartsGate):
     - without any `itl` objective the **knee** stands in for the inter-token gate, in both: the number inside at which
       one more buys no throughput. Uniform backends (embeddings) need nothing else.
 
-    Which one it is shows in `repr`, in the snapshot and in the log. Until the first call has told something, one call
-    is inside, and one more each second, up to four. The less urgent classes stop a little earlier: that is the
-    headroom. Its forecasts of the first result and of the end let the line refuse what would be late.
+    In every mode the **rhythm** lets no more than twice the pace and one start in any 100 ms, so that what a stall or a
+    burst has held back is seen a few at a time. Which mode it is shows in `repr`, in the snapshot and in the log. Until
+    the first call has told something, one call is inside, and one more each second, up to four. The less urgent classes
+    stop a little earlier: that is the headroom. Its forecasts of the first result and of the end let the line refuse
+    what would be late.
 
     Prompt sizes are `Cost.input_tokens` (wrong by a factor of two does little harm); output lengths are learned per
     class. One gateway per backend.
@@ -73,7 +76,7 @@ class NaturalPace(PartsGate):
         name: str | None = None,
     ) -> None:
         self._company, self._window, self._ceiling, self._slots = Company(), Window(), Ceiling(), Slots()
-        self._twin, self._knee = Twin(), Bend()
+        self._twin, self._knee, self._rhythm = Twin(), Bend(), Rhythm()
         self._told = (
             ()
             if memory is None
@@ -82,13 +85,21 @@ class NaturalPace(PartsGate):
         self.mode = FIRST
         self._knew = True  # whether the calls told their output tokens, when last looked at
         self._gaps = self._firsts = False  # whether any class has an itl objective, a ttft objective
-        everything = (self._company, self._window, self._ceiling, self._slots, self._twin, self._knee, *self._told)
-        super().__init__(*everything, name=name)
+        self._every: tuple[Part, ...] = (
+            self._company,
+            self._window,
+            self._ceiling,
+            self._slots,
+            self._twin,
+            self._knee,
+            *self._told,
+            self._rhythm,
+        )
+        super().__init__(*self._every, name=name)
 
     def bind(self, classes: Sequence[ServiceClass]) -> None:
-        every = (self._company, self._window, self._ceiling, self._slots, self._twin, self._knee, *self._told)
         self.flow.bind(classes)
-        for part in every:
+        for part in self._every:
             part.bind(classes)
         self._gaps = any(c.itl is not None for c in classes)
         self._firsts = any(c.ttft is not None for c in classes)
@@ -100,10 +111,10 @@ class NaturalPace(PartsGate):
         streams = (*((self._company,) if self._gaps else ()), self._window, self._ceiling, self._slots)
         whole = (self._twin,) if self._gaps or self._firsts else ()
         if mode == STREAMS:
-            return (*streams, *knee, *self._told)
+            return (*streams, *knee, *self._told, self._rhythm)
         if mode == WHOLE:
-            return (*whole, *knee, *((self._ceiling,) if self._told else ()), *self._told)
-        return (*streams, *whole, *knee, *self._told)
+            return (*whole, *knee, *((self._ceiling,) if self._told else ()), *self._told, self._rhythm)
+        return (*streams, *whole, *knee, *self._told, self._rhythm)
 
     def _turn(self, mode: str) -> None:
         self.mode = mode
