@@ -21,7 +21,7 @@ def test_the_small_comparison() -> None:
     """Load is counted by the capacity measured for the trace; the sweep is half, once and twice the cap."""
     heard: list[str] = []
     result = compare(SMALL, trace=TRACE, watch=lambda what, share: heard.append(what))
-    assert [each.kind for each in result.results] == ["none", *["semaphore"] * 3, "aiolimiter", "andante"]
+    assert [each.kind for each in result.results] == ["none", *["semaphore"] * 3, "aiolimiter", "andante", "pace"]
     assert [each.parameter for each in result.results[1:4]] == [result.cap // 2, result.cap, 2 * result.cap]
     assert result.own_load == pytest.approx(2.0)
     assert result.trace.seconds == pytest.approx(20.0 / result.speed_up)

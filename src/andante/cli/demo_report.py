@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from andante.simulate.comparison import Comparison, Result
     from andante.simulate.workload import ClientClass
 
-TASKS = 7
-"""What a run consists of: one measurement of the engine and six replays."""
+TASKS = 8
+"""What a run consists of: one measurement of the engine and seven replays."""
 
 
 def wants_colour(stream: TextIO) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from andante.errors import ConfigurationError
 from andante.gates.concurrency import Concurrency
+from andante.gates.natural_pace import NaturalPace
 from andante.simulate.capacity import Capacity, capacity
 from andante.simulate.policies import Policy, admission, aiolimiter, no_control, semaphore
 from andante.simulate.profiles import EngineProfile, profile
@@ -26,7 +27,7 @@ class Result:
 
     Attributes:
         name: of the policy, with its parameter.
-        kind: "none", "semaphore", "aiolimiter" or "andante".
+        kind: "none", "semaphore", "aiolimiter", "andante" (the cap is told to it) or "pace" (it finds its own).
         parameter: places, or calls per second; None for none.
         score: its score; None where it could not run.
         why_not: why it could not run.
@@ -74,7 +75,7 @@ class Comparison:
 
     @property
     def andante(self) -> Result:
-        """The result of andante."""
+        """The result of andante with the cap."""
         return next(result for result in self.results if result.kind == "andante")
 
     @property
@@ -84,8 +85,8 @@ class Comparison:
 
     @property
     def best_other(self) -> Result:
-        """The best of all but andante."""
-        return max((result for result in self.results if result.kind != "andante"), key=_value)
+        """The best of all but andante's two."""
+        return max((result for result in self.results if result.kind not in ("andante", "pace")), key=_value)
 
 
 def compare(scenario: Scenario | None = None, *, trace: Trace | None = None, watch: Watch | None = None) -> Comparison:
@@ -93,7 +94,8 @@ def compare(scenario: Scenario | None = None, *, trace: Trace | None = None, wat
 
     First the engine is measured: its capacity for the mix of this trace, and the cap. Then the trace, sped up to
     `scenario.load`, is replayed with no control, through a semaphore of cap / 2, cap and 2 cap, through aiolimiter at
-    the capacity, and through an andante admission with the classes' objectives and `Concurrency(cap)`.
+    the capacity, and through an andante admission with the classes' objectives: with `Concurrency(cap)`, and with
+    `NaturalPace()`, to which nothing is told.
 
     Raises ConfigurationError for a trace of which nothing fits into the engine, or that lasts no time.
     """
@@ -121,6 +123,7 @@ def compare(scenario: Scenario | None = None, *, trace: Trace | None = None, wat
     rate = measured.rate
     ways.append((f"aiolimiter {rate:.3g}/s", "aiolimiter", rate, lambda: aiolimiter(rate)))
     ways.append((f"andante {cap}", "andante", cap, lambda: admission(scenario.clients, lambda: [Concurrency(cap)])))
+    ways.append(("natural pace", "pace", None, lambda: admission(scenario.clients, lambda: [NaturalPace()])))
     results = tuple(_run(scenario, engine, requests, way, watch) for way in ways)
     return Comparison(scenario, fast, len(offered) - len(fitting), speed_up, measured, cap, results)
 
