@@ -13,8 +13,8 @@ export UV_PYTHON_DOWNLOADS := never
 unexport UV_PYTHON VIRTUAL_ENV PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all-pythons test-floors test-real test-real-short coverage check format lock bench bench-quick docs \
-    docs-serve changelog build clean
+.PHONY: help setup demo test test-all-pythons test-floors test-real test-real-short coverage check format lock bench \
+    bench-quick bench-pace bench-held-out bench-wrinkles bench-pace-gate bench-real docs docs-serve changelog build clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -81,6 +81,22 @@ bench: $(UV) ## compare with peers, interleaved (BENCH_ARGS="...")
 
 bench-quick: $(UV) ## that every benchmark runs; its figures mean little
 	$(RUN) --group bench python -m benchmarks --quick
+
+bench-pace: $(UV) ## value served by NaturalPace, as a share of the bound, on the main grid (minutes)
+	$(RUN) --group bench python -m benchmarks.pace main $(BENCH_ARGS)
+
+bench-held-out: $(UV) ## the same on other engines and mixes, and without objectives; nothing is tuned on them
+	$(RUN) --group bench python -m benchmarks.pace held-out --policies natural natural-whole none $(BENCH_ARGS)
+	$(RUN) --group bench python -m benchmarks.pace offline --policies natural natural-whole static-128 static-256 $(BENCH_ARGS)
+
+bench-wrinkles: $(UV) ## the same under noise, freezes, wrong sizes, several gateways, ...
+	$(RUN) --group bench python -m benchmarks.pace_wrinkles $(BENCH_ARGS)
+
+bench-pace-gate: $(UV) ## a short grid: fails where less is served than benchmarks/pace_baseline.json allows
+	$(RUN) --group bench python -m benchmarks.pace short --gate
+
+bench-real: $(UV) ## NaturalPace and a limit in front of real engines in the same minute (REAL_ARGS="natural 1 --loads 1.5")
+	$(RUN) --group test --group real python -m tests.real.pairs $(or $(REAL_ARGS),natural 1)
 
 docs: $(UV) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(RUN) --group docs mkdocs build --strict --quiet

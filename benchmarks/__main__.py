@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import contention, imports, memory, overhead, pacing, streams
+from benchmarks import contention, decisions, imports, memory, overhead, pacing, streams
 from benchmarks.harness import Size, versions
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from benchmarks.harness import Result
 
-GROUPS = (overhead.GROUP, streams.GROUP, contention.GROUP, memory.GROUP, pacing.GROUP, imports.GROUP)
+GROUPS = (overhead.GROUP, streams.GROUP, decisions.GROUP, contention.GROUP, memory.GROUP, pacing.GROUP, imports.GROUP)
 
 HEADINGS = ("row", "what", "andante", "next to", "value", "quartiles", "of least", "bound", "")
 

@@ -47,6 +47,9 @@ class Company(Part):
         self._guarded: dict[int, float] = {}  # rank -> itl objective
         self._ends: dict[int, float] = {}  # rank -> e2e objective of classes with no other
         self._gaps = self._weight = self._company = 0.0
+        self._pending = self._pending_gaps = 0.0
+        self._n, self._free = 0, True  # the number inside, and whether no prompt was on its way, with those pending
+        self._most = inf  # seconds that the gap of one item counts at most
         self._at = -inf
         self._line, self._pure = Line(), Line()
         self._hold = self._dipped = -inf
@@ -75,21 +78,14 @@ class Company(Part):
         return goal
 
     def gap(self, stream: Stream, gap: float, items: float, now: float) -> None:
-        flow = self.flow
-        n = len(flow.streams)
-        if self._weight > 0:
-            most = 4 * items * self._gaps / self._weight
-            if gap > most:
-                gap = most
-        if now != self._at:  # all streams of one step come at once
+        if now != self._at:  # all streams of one step come at once: they are added up, and taken in together
+            self._take_in()
             self._fade(now)
-        self._gaps += gap
-        self._weight += items
-        self._company += n * items
-        each = gap / items
-        self._line.add(n, each, items)
-        if flow.ahead <= 0:
-            self._pure.add(n, each, items)
+        if not self._pending:
+            self._n, self._free = len(self.flow.streams), self.flow.ahead <= 0
+        most = items * self._most
+        self._pending_gaps += gap if gap < most else most
+        self._pending += items
 
     def _fade(self, now: float) -> None:
         dt, self._at = now - self._at, now
@@ -102,13 +98,31 @@ class Company(Part):
             self._line.fade(kept)
             if self.flow.ahead <= 0:  # what is learned seldom is also forgotten seldom
                 self._pure.fade(kept)
+        self._most = 4 * self._gaps / self._weight if self._weight > 0 else inf
+
+    def _take_in(self) -> None:
+        """What came since the last time, while neither the number inside nor the prompts on their way changed."""
+        items = self._pending
+        if not items:
+            return
+        gaps, n = self._pending_gaps, self._n
+        self._pending = self._pending_gaps = 0.0
+        self._gaps += gaps
+        self._weight += items
+        self._company += n * items
+        each = gaps / items
+        self._line.add(n, each, items)
+        if self._free:
+            self._pure.add(n, each, items)
 
     def now(self) -> float:
         """Seconds per output token at present; 0 before any is known."""
+        self._take_in()
         return self._gaps / self._weight / self.flow.chunk if self._weight > 0 else 0.0
 
     def with_one_more(self) -> float:
         """Seconds per output token that one more call would make of it."""
+        self._take_in()
         if self._weight <= 0:
             return 0.0
         itl, seen = self.now(), self._company / self._weight
@@ -120,6 +134,7 @@ class Company(Part):
 
     def company_pays(self) -> bool:
         """Whether one more would still buy throughput, as far as is known."""
+        self._take_in()
         pure = self._pure
         if pure.w <= _EVIDENCE or not pure.varies():
             return True
@@ -131,12 +146,21 @@ class Company(Part):
         if goal == inf:
             return True
         rank = _BY_RANK[min(entry.rank, len(_BY_RANK) - 1)]
-        if self._weight <= 0:  # no gap was ever seen: no evidence, no crowd
+        if self._weight + self._pending <= 0:  # no gap was ever seen: no evidence, no crowd
             return self.flow.inside < _COLD + self._ended / 2
         return now >= self._hold and self.with_one_more() <= goal * rank and self.company_pays()
 
     def shut(self, now: float) -> None:
         self.refused_at = now
+
+    def enter(self, entry: Entry, stream: Stream, now: float) -> None:
+        self._take_in()
+
+    def first(self, stream: Stream, now: float) -> None:
+        self._take_in()
+
+    def gone(self, entry: Entry, stream: Stream, now: float) -> None:
+        self._take_in()
 
     def finish(self, entry: Entry, stream: Stream, outcome: Outcome, now: float) -> None:
         self._ended += 1

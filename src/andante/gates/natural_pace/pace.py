@@ -148,10 +148,9 @@ class NaturalPace(PartsGate):
 
     # Seeing. --------------------------------------------------------------------------------------------------------
 
-    def progress(self, entry: Entry, items: float, now: float) -> None:
+    def streams(self) -> None:
         if self.mode is not STREAMS:
             self._turn(STREAMS)
-        super().progress(entry, items, now)
 
     def leave(self, entry: Entry, outcome: Outcome, now: float) -> None:
         super().leave(entry, outcome, now)

@@ -135,6 +135,7 @@ class PartsGate(Gate):
         if stream is None:
             return
         if last is None:
+            self.streams()
             if flow.first(entry, now) is not None:
                 for part in self.parts:
                     part.first(stream, now)
@@ -164,6 +165,9 @@ class PartsGate(Gate):
         if stream is not None:
             for gone in self._going:
                 gone(entry, stream, now)
+
+    def streams(self) -> None:
+        """Some call has told its first result."""
 
     def haunts(self, now: float) -> float:
         """Seconds for which the prompt of a call that leaves without a first result stays in the way."""
