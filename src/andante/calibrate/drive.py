@@ -251,7 +251,7 @@ async def _one(target: Target, index: int, sample: Sample, timeout: float, clock
             await target.call(index, Report(sample, clock, heard))
         except Exception as error:
             sample.trouble = trouble_of(error)
-    if scope.cancelled_caught:
+    if scope.cancelled_caught or (scope.cancel_called and sample.trouble is not None):  # httpcore makes an error of it
         what = "no output" if sample.first is None else "the stream stood still"
         sample.trouble = Trouble(f"{what} for {timeout:g} s", "", Effect.PUSHBACK)
     sample.ended = clock()
