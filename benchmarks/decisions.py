@@ -62,7 +62,7 @@ def requests(backend: Backend, times: int) -> Callable[[], Awaitable[float]]:
     return chunk
 
 
-def measure(size: Size, wanted: Callable[[str], bool]) -> Iterable[Result]:
+def measure(size: Size, _: Callable[[str], bool]) -> Iterable[Result]:
     figures = asyncio.run(_figures(size))
     nothing = less(figures, "with", "call")
     peer = f"no-op async with {micro(nothing)}"

@@ -13,7 +13,7 @@ from andante import Call, Concurrency, Controller, Cost, Ending, Gate, Outcome, 
 from andante.gates.natural_pace import IntertokenGate, Knee, MemoryCeiling, NaturalPace, PrefillWindow
 from andante.gates.natural_pace.least_squares import Line
 from andante.gates.natural_pace.prefill import FirstResultLine
-from andante.simulate import ClientClass, Request, profile, replay_controller, score, service_classes
+from andante.simulate import ClientClass, EngineProfile, Request, profile, replay_controller, score, service_classes
 from andante.testing import Visitor, gate_contract
 
 CLIENTS = [
@@ -98,6 +98,18 @@ def test_with_one_more(alone: float, each: float, most: int) -> None:
     assert len(inside) == most
 
 
+def test_a_large_model_is_not_held_at_one() -> None:
+    """32 ms a token alone, 0.1 ms more for each in company: under 60 ms there is room for many, although twice 32 ms is
+    too much. One more comes in to show it."""
+    requests = [Request(n / 4, 200, 100, CLIENTS[0]) for n in range(4 * 60)]
+    records = replay_controller(
+        requests,
+        EngineProfile(a=32.0, b=0.01, c=0.1, d=0.0, e=0.0, kv=10**6, seqs=256, mbt=2048),
+        Controller(NaturalPace(), classes=service_classes(CLIENTS)),
+    )
+    assert sum(record.met for record in records) > 0.9 * len(requests)
+
+
 def test_a_stall_cuts_the_ceiling() -> None:
     """A stream that stands still while the others go on was put aside: what is inside was too much."""
     gate = MemoryCeiling()
@@ -164,8 +176,8 @@ def test_state_survives_a_restart() -> None:
     assert late.dump() == state | {"ceiling": None, "knee": {"limit": 20.0}}
 
 
-@given(st.floats(-5, 5), st.floats(-5, 5), st.lists(st.floats(0, 100), min_size=3, max_size=30))
-def test_the_slope_of_a_straight_line(slope: float, base: float, xs: list[float]) -> None:
+@given(st.floats(-5, 5), st.floats(-5, 5), st.lists(st.integers(0, 100), min_size=3, max_size=30))
+def test_the_slope_of_a_straight_line(slope: float, base: float, xs: list[int]) -> None:
     """Points on a line give its slope, where x varies."""
     line = Line()
     for x in xs:

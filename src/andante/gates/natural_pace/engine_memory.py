@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from andante.errors import ConfigurationError
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from andante.gates.natural_pace.flow import Stream
     from andante.gates.natural_pace.memory import Ceiling
     from andante.values import Outcome
+
+_log = logging.getLogger(__name__)
 
 CLOSE_AT = 0.92  # of the memory for contexts (vLLM's KV cache usage): no start above
 STALL_AT = 0.97  # above, calls are about to be put aside: as good as a stall that was seen
@@ -41,9 +44,16 @@ class EngineMemory(Part):
         self.close_at = close_at
         self.stale_after = stale_after
         self._ceiling = ceiling
+        self._failed = False
 
     def _used(self, now: float) -> float | None:
-        return self.signal.read().known(now, self.stale_after)
+        try:
+            return self.signal.read().known(now, self.stale_after)
+        except Exception:  # it is asked while a call enters: an error here would leave the call half inside
+            if not self._failed:
+                self._failed = True
+                _log.exception("%r cannot be read; %s goes on without it", self.signal, self.name)
+            return None
 
     def room(self, entry: Entry, now: float) -> bool:
         used = self._used(now)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _LEARN = 0.05  # weight of a new call in the averages of a class
 _UNTOLD = 256.0  # output tokens of a call that reserves none
 _QUIET = 2  # calls in a row without a word before their end: that class does not stream
+_MOST = 1e9  # tokens that a call counts at most: sums stay finite
 _PACE = 10.0  # seconds: the memory of the pace that is told
 
 
@@ -121,12 +122,12 @@ class Flow:
 
     def prompt(self, entry: Entry) -> float:
         """The prompt of `entry`, in tokens (or whatever its size is told in)."""
-        return entry.cost.size
+        return min(entry.cost.size, _MOST)
 
     def expects(self, entry: Entry) -> float:
         """The output tokens that its class makes us expect."""
         lengths = self.lengths[min(entry.rank, len(self.lengths) - 1)]
-        return lengths.mean or (entry.cost.output_tokens or _UNTOLD) / 4
+        return min(lengths.mean or (entry.cost.output_tokens or _UNTOLD) / 4, _MOST)
 
     def ahead_at(self, now: float) -> float:
         """`ahead`, less the ghosts that are gone by `now`."""
@@ -134,6 +135,8 @@ class Flow:
 
     def enter(self, entry: Entry, now: float) -> Stream:
         """`entry` has started."""
+        if self.ghosts:
+            self.lay(now)  # else they would count in what is ahead of it, and pile up while no first result comes
         self._number += 1
         prompt = self.prompt(entry)
         expected = self.expects(entry)

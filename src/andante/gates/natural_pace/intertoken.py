@@ -22,7 +22,9 @@ _MEMORY = 1.0  # seconds: the present gap
 _LINE_MEMORY = 20.0  # seconds: how the gap goes with the number inside
 _EVIDENCE = 50.0  # gaps before a slope is believed
 _COMPANY = 0.9  # of the gap that may be company before one more buys nothing
+_CLIP, _CLIP_LEAST = 4.0, 5e-3  # a gap counts at most so many times the mean; seconds it may always count
 _DIP, _BETWEEN_DIPS = 0.5, 5.0  # seconds
+_FEW, _BETWEEN_PROBES = 2, 2.0  # calls inside, seconds
 _COLD = 4  # calls inside before any gap was seen, and half a call more for each that has ended
 
 
@@ -52,7 +54,8 @@ class Company(Part):
         self._most = inf  # seconds that the gap of one item counts at most
         self._at = -inf
         self._line, self._pure = Line(), Line()
-        self._hold = self._dipped = -inf
+        self._hold = self._dipped = self._probed = -inf
+        self._before = -inf  # the probe before the last
         self._ended = 0
 
     def bind(self, classes: Sequence[ServiceClass]) -> None:
@@ -89,7 +92,7 @@ class Company(Part):
 
     def _fade(self, now: float) -> None:
         dt, self._at = now - self._at, now
-        if 0 < dt < 1e6:
+        if dt > 0:
             kept = exp(-dt / _MEMORY)
             self._gaps *= kept
             self._weight *= kept
@@ -98,7 +101,8 @@ class Company(Part):
             self._line.fade(kept)
             if self.flow.ahead <= 0:  # what is learned seldom is also forgotten seldom
                 self._pure.fade(kept)
-        self._most = 4 * self._gaps / self._weight if self._weight > 0 else inf
+        # Two chunks at one moment have a mean of 0: without the least, no later gap would ever count.
+        self._most = max(_CLIP_LEAST, _CLIP * self._gaps / self._weight) if self._weight > 0 else inf
 
     def _take_in(self) -> None:
         """What came since the last time, while neither the number inside nor the prompts on their way changed."""
@@ -128,7 +132,7 @@ class Company(Part):
         itl, seen = self.now(), self._company / self._weight
         fair = itl / seen if seen > 0 else itl
         slope = fair
-        if self._line.w > _EVIDENCE and self._line.varies():
+        if self._slope_known():
             slope = min(fair, max(0.0, self._line.slope() / self.flow.chunk))
         return itl + slope * (self.flow.inside + 1 - seen)
 
@@ -148,13 +152,29 @@ class Company(Part):
         rank = _BY_RANK[min(entry.rank, len(_BY_RANK) - 1)]
         if self._weight + self._pending <= 0:  # no gap was ever seen: no evidence, no crowd
             return self.flow.inside < _COLD + self._ended / 2
-        return now >= self._hold and self.with_one_more() <= goal * rank and self.company_pays()
+        if now < self._hold or not self.company_pays():
+            return False
+        return self.with_one_more() <= goal * rank or (self._may_probe(now) and self.now() <= goal * rank)
+
+    def _slope_known(self) -> bool:
+        return self._line.w > _EVIDENCE and self._line.varies()
+
+    def _may_probe(self, now: float) -> bool:
+        """Whether one more may come only to show what one more does: where hardly any are inside, the fair share says
+        too much (a large model is slow for one and hardly slower for ten), and nothing else would ever tell."""
+        return self.flow.inside <= _FEW and now - self._probed >= _BETWEEN_PROBES and not self._slope_known()
 
     def shut(self, now: float) -> None:
         self.refused_at = now
 
     def enter(self, entry: Entry, stream: Stream, now: float) -> None:
         self._take_in()
+        if self.flow.inside > 1 and not self._slope_known():
+            self._before, self._probed = self._probed, now
+
+    def undone(self, stream: Stream, now: float) -> None:
+        if self._probed == now:
+            self._probed = self._before
 
     def first(self, stream: Stream, now: float) -> None:
         self._take_in()

@@ -107,6 +107,8 @@ class Bend(Part):
         self._told = False
         self._area, self._at = 0.0, -inf
         self._starts: dict[Entry, tuple[float, float]] = {}
+        self._left: tuple[float, float] | None = None  # of the call that is gone, for `finish`
+        self._before: tuple[float, float] | None = None  # the sums before that call, if nothing happened since
         self._latest: tuple[Entry, float, float] | None = None  # who started last, and the sums before that
         self._reached = False
         self._phase_began, self._phase_ends = -inf, 0
@@ -142,17 +144,19 @@ class Bend(Part):
     def gone(self, entry: Entry, stream: Stream, now: float) -> None:
         latest = self._latest
         self._pass(now, self.flow.inside + 1)
-        if latest is not None and latest[0] is entry:  # nothing has happened since it started: as if it had never come
-            del self._starts[entry]
-            _, self._area, self._at = latest
+        self._left = self._starts.pop(entry, None)
+        self._before = latest[1:] if latest is not None and latest[0] is entry else None
+
+    def undone(self, stream: Stream, now: float) -> None:
+        if self._before is not None:  # nothing has happened since it started: as if it had never come
+            self._area, self._at = self._before
 
     def finish(self, entry: Entry, stream: Stream, outcome: Outcome, now: float) -> None:
-        start = self._starts.pop(entry, None)
+        start, self._left = self._left, None
         if turned_away(outcome) and now - self._cut >= max(1.0, self._mean[2]):
             self.limit = max(_LEAST, _CUT * min(self.limit, self.flow.inside + 1.0))
             self._cut = now
         if start is None or outcome.ending is not Ending.DONE:
-            self._prune()
             return
         took = now - start[1]
         n = (self._area - start[0]) / took if took > 0 else 0.0
@@ -196,10 +200,6 @@ class Bend(Part):
             if inside > 0 and self._at > -inf:
                 self._area += (now - self._at) * inside
             self._at = now
-
-    def _prune(self) -> None:
-        if len(self._starts) > 2 * self.flow.inside + 64:
-            self._starts = {entry: start for entry, start in self._starts.items() if entry in self.flow.streams}
 
     # Moving. --------------------------------------------------------------------------------------------------------
 

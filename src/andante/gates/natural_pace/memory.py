@@ -19,7 +19,7 @@ _BETWEEN = 5.0  # seconds between two cuts
 _CUT = 0.9
 _GROW = 1.0002  # per tick, while the ceiling is nearly reached
 _FORGOTTEN = 600.0  # seconds without any sign: what was learned is forgotten
-_BY_RANK = 0.03  # the ceiling is lower by this for each rank
+_BY_RANK, _BY_RANK_MOST = 0.03, 0.3  # the ceiling is lower by this for each rank, in all at most
 
 
 def turned_away(outcome: Outcome) -> bool:
@@ -43,7 +43,8 @@ class Ceiling(Part):
         if self.ceiling == inf or self._forgotten(now):
             return True
         flow = self.flow
-        return flow.size + flow.prompt(entry) + flow.expects(entry) <= self.ceiling * (1 - _BY_RANK * entry.rank)
+        left = 1 - min(_BY_RANK * entry.rank, _BY_RANK_MOST)
+        return flow.size + flow.prompt(entry) + flow.expects(entry) <= self.ceiling * left
 
     def gap(self, stream: Stream, gap: float, items: float, now: float) -> None:
         if now - self._ticked >= TICK:

@@ -10,17 +10,17 @@ from andante.gates.natural_pace.engine_memory import CLOSE_AT, EngineMemory
 from andante.gates.natural_pace.intertoken import Company
 from andante.gates.natural_pace.knee import Bend
 from andante.gates.natural_pace.memory import Ceiling
-from andante.gates.natural_pace.part import PartsGate
+from andante.gates.natural_pace.part import Part, PartsGate
 from andante.gates.natural_pace.prefill import Window
 from andante.gates.natural_pace.rhythm import Rhythm
 from andante.gates.natural_pace.slots import Slots
 from andante.gates.natural_pace.twin import Twin
+from andante.values import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from andante.gate import Entry
-    from andante.gates.natural_pace.part import Part
     from andante.reading import Signal
     from andante.service import ServiceClass
     from andante.values import Outcome
@@ -105,6 +105,10 @@ class NaturalPace(PartsGate):
         self._firsts = any(c.ttft is not None for c in classes)
         self.use(*self._parts_for(self.mode))
 
+    def use(self, *parts: Part) -> None:
+        super().use(*parts)  # who heard a start must hear the end, in force or not
+        self._going = tuple(part.gone for part in self._every if type(part).gone is not Part.gone)
+
     def _parts_for(self, mode: str) -> tuple[Part, ...]:
         blind = mode == WHOLE and self._twin.law.ended > 0 and not self._twin.told  # gaps cannot be told from ends
         knee = () if self._gaps and not blind else (self._knee,)
@@ -135,6 +139,8 @@ class NaturalPace(PartsGate):
 
     def expected(self, entry: Entry, now: float) -> tuple[float, float]:
         flow = self.flow
+        if not flow.streams:
+            return 0.0, 0.0  # it starts: a forecast that is wrong could never be put right, were all refused by it
         if self.mode is WHOLE:
             if not (self._gaps or self._firsts):
                 return 0.0, flow.expects(entry) * flow.per_token
@@ -144,7 +150,7 @@ class NaturalPace(PartsGate):
         return first, first + flow.expects(entry) * max(flow.per_token, self._company.now())
 
     def haunts(self, now: float) -> float:
-        return self._window.line.predict(self.flow.ahead) if self.mode is STREAMS else 0.0
+        return self._window.line.predict(self.flow.ahead_at(now)) if self.mode is STREAMS else 0.0
 
     # Seeing. --------------------------------------------------------------------------------------------------------
 
@@ -177,7 +183,7 @@ class NaturalPace(PartsGate):
         line = self._window.line
         ceiling = self._ceiling.ceiling
         return {
-            "mode": self.mode,
+            "mode": WHOLE if self.mode is WHOLE else FIRST,  # streams tell at once that they are
             "alpha": line.alpha,
             "beta": line.beta,
             "share": self._company.share.value,
@@ -188,12 +194,16 @@ class NaturalPace(PartsGate):
         }
 
     def load(self, state: dict[str, Any], age: float) -> None:
-        """Take over what `dump` gave; a ceiling older than ten minutes is forgotten."""
-        self._window.line.restore(float(state["alpha"]), float(state["beta"]))
-        self._company.share.value = float(state["share"])
-        self._company.late.value = float(state["late"])
+        """Take over what `dump` gave; a ceiling older than ten minutes is forgotten. Nonsense in `state` is ignored."""
+        alpha, beta = state.get("alpha"), state.get("beta")
+        if is_number(alpha) and is_number(beta) and 0 <= alpha < inf and 0 < beta < inf:
+            self._window.line.restore(float(alpha), float(beta))
+        for name, share in (("share", self._company.share), ("late", self._company.late)):
+            value = state.get(name)
+            if is_number(value) and 0.3 <= value <= share.most:
+                share.value = float(value)
         ceiling = state.get("ceiling")
-        self._ceiling.ceiling = inf if ceiling is None or age > 600 else float(ceiling)
+        self._ceiling.ceiling = float(ceiling) if is_number(ceiling) and 0 < ceiling < inf and age <= 600 else inf
         for part, name in ((self._twin, "twin"), (self._knee, "knee")):
             if isinstance(saved := state.get(name), dict):
                 part.load(saved, age)

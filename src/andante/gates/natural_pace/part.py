@@ -66,6 +66,9 @@ class Part:
     def gone(self, entry: Entry, stream: Stream, now: float) -> None:
         """`entry` is not inside any more, however it ended, undone included. `finish` follows if it tells something."""
 
+    def undone(self, stream: Stream, now: float) -> None:
+        """`stream` never ran: as if it had not come. `gone` was called just before."""
+
     def finish(self, entry: Entry, stream: Stream, outcome: Outcome, now: float) -> None:
         """`stream` has ended, DONE or OVERLOADED, and is not inside any more."""
 
@@ -165,6 +168,8 @@ class PartsGate(Gate):
         if stream is not None:
             for gone in self._going:
                 gone(entry, stream, now)
+            for part in self.parts:
+                part.undone(stream, now)
 
     def streams(self) -> None:
         """Some call has told its first result."""

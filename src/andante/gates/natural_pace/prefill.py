@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from andante.errors import ConfigurationError
 from andante.gates.natural_pace.part import Part, PartsGate
+from andante.values import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,15 +132,23 @@ class PrefillWindow(PartsGate):
         share: of the smallest ttft objective that may be spent in the backend (default 0.4).
         most: seconds, the bound on that (default 0.5).
         name: what metrics and errors call it. Default "prefill_window".
+
+    Raises:
+        ConfigurationError: for a `share` or `most` that is no number above 0.
     """
 
     def __init__(self, *, share: float = 0.4, most: float = 0.5, name: str | None = None) -> None:
+        for what, number in (("share", share), ("most", most)):
+            if not is_number(number) or not number > 0:
+                raise ConfigurationError(f"PrefillWindow.{what} must be above 0, not {number!r}", path=what)
         self.window = Window(share, most)
         super().__init__(self.window, name=name)
 
     def expected(self, entry: Entry, now: float) -> tuple[float, float]:
+        if not self.flow.streams:
+            return 0.0, 0.0  # a line that is wrong could never be put right, were all refused by it
         first = self.window.line.predict(self.flow.ahead_at(now) + self.flow.prompt(entry))
         return first, first
 
     def haunts(self, now: float) -> float:
-        return self.window.line.predict(self.flow.ahead)
+        return self.window.line.predict(self.flow.ahead_at(now))

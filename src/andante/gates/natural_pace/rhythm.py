@@ -46,6 +46,10 @@ class Rhythm(Part):
             starts.popleft()
         starts.append(now)
 
+    def undone(self, stream: Stream, now: float) -> None:
+        if stream.started in self._starts:
+            self._starts.remove(stream.started)
+
     def snapshot(self, now: float) -> dict[str, Any]:
         """`most` (starts in 100 ms), `lately` (of the last 100 ms)."""
         return {"most": self.most(now), "lately": self._lately(now)}

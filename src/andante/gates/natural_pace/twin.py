@@ -195,6 +195,7 @@ class Twin(Part):
     def gone(self, entry: Entry, stream: Stream, now: float) -> None:
         call = self._calls.get(entry)
         if call is None:
+            self._left = None  # of an earlier one that `finish` was not called for
             return
         latest = call is self._latest
         self._advance(now)
