@@ -78,7 +78,7 @@ def test_json(small: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert policy["total"]["offered"] == report["scenario"]["calls"]
         assert policy["total"]["met"] == sum(each["met"] for each in policy["classes"].values())
     assert len(report["summary"]) == 2
-    assert "1/7 measuring the engine" in err
+    assert "1/8 measuring the engine" in err
     assert "\x1b" not in err
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _BY_RANK = (1.0, 0.97, 0.92)
 _GAIN = 0.05  # percent of throughput that a percent more calls must buy
 _SURE = 1.5  # standard errors that make a difference one
+_FAR = 0.1  # of throughput: who is so far beyond the knee goes back by halves
 _TIE = 0.003  # two throughputs that differ by less are the same: the smaller number inside has it
 _ENOUGH = 16.0  # calls that ended, before a decision, and at a level before its throughput is believed
 _LEVEL = log(1.12)  # levels of the number inside are 12 % apart
@@ -129,6 +130,8 @@ class Bend(Part):
 
     def shut(self, now: float) -> None:
         self._reached = True
+        if self._settled == -inf:  # the limit is reached for the first time: what came before was on the way
+            self._settled = now
 
     def headroom(self, now: float) -> float:
         return 1 - self.flow.inside / self.in_force
@@ -209,7 +212,7 @@ class Bend(Part):
         return t0 / t1 * (1 / _GAIN - 1) if t1 > 0 else inf
 
     def _decide(self, now: float) -> None:
-        limit, reached = self.limit, self._reached
+        limit, reached, step = self.limit, self._reached, 0.9
         varied = self._varied()
         want = self.wanted() if varied else limit
         known = self.levels.measured(now)
@@ -217,13 +220,14 @@ class Bend(Part):
             top = max(known, key=lambda level: level.throughput)
             knee = next(level for level in known if level is top or as_good(level, top))
             if knee.n < 0.94 * limit and (knee is not top or self._more_did_no_better(known, knee)):
-                want = max(knee.n, 0.9 * limit)
+                step = 0.5 if self._far_better(knee, known) else 0.9
+                want = max(knee.n, step * limit)
             elif want > limit and self._more_did_no_better(known, knee):
                 want = max(limit, min(want, knee.n))
             elif self._fewer_did_less(known):
                 want = max(want, 1.2 * limit)
         if want < limit:
-            self.limit = max(_LEAST, want, 0.9 * limit)
+            self.limit = max(_LEAST, want, step * limit)
         elif reached and want > limit:
             self.limit = min(_MOST, want, limit * (2.0 if want > 1.5 * limit else 1.1))
             if limit < 10:
@@ -247,6 +251,11 @@ class Bend(Part):
             return False
         mean, squares = a[0][1] / a[0][0] * by, a[1][1] / a[0][0] * by * by
         return squares - mean * mean > 0.002 * squares
+
+    def _far_better(self, knee: Level, known: list[Level]) -> bool:
+        """Whether it was measured that the knee brings a tenth more than what is inside now."""
+        here = known[-1] if known[-1].n > 1.06 * knee.n else knee
+        return log(knee.throughput / here.throughput) - _SURE * hypot(knee.error, here.error) > _FAR
 
     def _more_did_no_better(self, known: list[Level], knee: Level) -> bool:
         """Whether it was measured that more inside than at the knee bring no more."""
