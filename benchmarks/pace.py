@@ -36,7 +36,6 @@ GRIDS = {
     "offline": pace_grid.OFFLINE,
     "short": pace_grid.SHORT,
 }
-CAPS = (8, 16, 24, 32, 48, 64, 80, 96, 128, 192, 256)
 MEAN_MAY_DROP, CELL_MAY_DROP = 0.01, 0.03
 
 
@@ -85,7 +84,8 @@ def run(cells: Sequence[Cell], names: Sequence[str], jobs: int) -> dict[str, dic
 def table(results: dict[str, dict[Cell, float]]) -> str:
     """One line a scenario, a column a policy: the mean over seeds, and half the range between them."""
     scenarios: dict[str, list[Cell]] = {}
-    for cell in sorted(next(iter(results.values())), key=_place):
+    order = {str(cell): place for place, cell in enumerate(cell for grid in GRIDS.values() for cell in grid)}
+    for cell in sorted(next(iter(results.values())), key=lambda cell: (order[str(cell)], cell.seed)):
         scenarios.setdefault(str(cell), []).append(cell)
     width = max(len(scenario) for scenario in scenarios)
     lines = [f"{'':{width}}" + "".join(f"{name:>17}" for name in results)]
@@ -101,11 +101,6 @@ def table(results: dict[str, dict[Cell, float]]) -> str:
              for values in results.values()]  # fmt: skip
     lines.append(f"{'worst':{width}}" + "".join(f"{least:>11.3f}      " for least, _ in worst))
     return "\n".join(lines)
-
-
-def _place(cell: Cell) -> tuple[int, str, int]:
-    order = [str(c) for grid in GRIDS.values() for c in grid]
-    return order.index(str(cell)), cell.shape, cell.seed
 
 
 def _entry(values: Sequence[float]) -> str:

@@ -1,15 +1,17 @@
-"""`andante demo`: a real trace at a multiple of an engine's capacity, through four ways of controlling it."""
+"""`andante demo`: a real trace at a multiple of an engine's capacity, through five ways of controlling it."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from andante.cli import demo_report
+from andante.cli.arguments import positive
 from andante.cli.progress import Progress
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def add(commands: Any) -> None:
@@ -21,7 +23,7 @@ def add(commands: Any) -> None:
         "model can serve, with no control, a semaphore, aiolimiter, and andante. Nothing is downloaded; about 10 s.",
     )
     parser.add_argument(
-        "--load", type=_load, metavar="X", help="calls offered / calls the engine can serve (default 2.0)"
+        "--load", type=positive, metavar="X", help="calls offered / calls the engine can serve (default 2.0)"
     )
     parser.add_argument("--seed", type=int, metavar="N", help="of the assignment of calls to classes (default 1)")
     parser.add_argument(
@@ -50,13 +52,3 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(demo_report.as_text(comparison, colour=demo_report.wants_colour(sys.stdout)))
     return 0
-
-
-def _load(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < inf:
-        raise argparse.ArgumentTypeError(f"must be a finite number above 0, not {text!r}")
-    return value

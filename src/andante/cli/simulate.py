@@ -8,11 +8,11 @@ import os
 import shlex
 import sys
 from contextlib import contextmanager
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from andante.cli import simulate_report
+from andante.cli.arguments import positive
 from andante.cli.demo_report import wants_colour
 from andante.cli.progress import Progress
 from andante.errors import ConfigurationError
@@ -43,14 +43,14 @@ def add(commands: Any) -> None:
         "--compare", nargs="+", metavar="POLICY", default=list(POLICIES), help=f"(default: {' '.join(POLICIES)})"
     )
     parser.add_argument(
-        "--load", nargs="+", type=_positive, metavar="X",
+        "--load", nargs="+", type=positive, metavar="X",
         help="calls offered / calls the engine can serve (default: a trace at its own speed, drawn calls at "
         f"{' '.join(f'{load:g}' for load in LOADS)})",
     )  # fmt: skip
     parser.add_argument("--trace", metavar="FILE", help="CSV or CSV.gz with arrival_s,prompt_tokens,output_tokens")
     parser.add_argument("--shape", choices=SHAPES, help="how drawn calls arrive (default poisson)")
     parser.add_argument(
-        "--seconds", type=_positive, metavar="N",
+        "--seconds", type=positive, metavar="N",
         help=f"how long drawn calls arrive (default {SECONDS:g}); of a trace, so much from its beginning (default all)",
     )  # fmt: skip
     parser.add_argument("--seeds", nargs="+", type=int, metavar="N", default=[1, 2, 3], help="(default 1 2 3)")
@@ -164,16 +164,6 @@ def _writable(path: Path) -> Path:
     if not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
         raise ConfigurationError(f"--html: cannot write {path}", path="html")
     return path
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < inf:
-        raise argparse.ArgumentTypeError(f"must be a finite number above 0, not {text!r}")
-    return value
 
 
 def _whole(text: str) -> int:

@@ -8,16 +8,16 @@ from math import exp, floor, inf, isfinite
 from typing import TYPE_CHECKING
 
 from andante.errors import ConfigurationError
+from andante.simulate.around import Around
 from andante.values import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from andante.simulate.engine import EngineModel, Step
-    from andante.simulate.job import Job
 
 
-class Retimed:
+class Retimed(Around):
     """An engine whose steps take another time than the model around which this stands says.
 
     Args:
@@ -30,26 +30,13 @@ class Retimed:
     """
 
     def __init__(self, engine: EngineModel, ends: Callable[[float, float], float], *, name: str = "retimed") -> None:
-        self.engine = engine
+        super().__init__(engine)
         self._ends = ends
         self._name = name
 
-    @property
-    def idle(self) -> bool:
-        """True when a step would do nothing."""
-        return self.engine.idle
-
-    def submit(self, job: Job) -> None:
-        """`job` arrives at the engine."""
-        self.engine.submit(job)
-
-    def cancel(self, job: Job) -> bool:
-        """The client of `job` left."""
-        return self.engine.cancel(job)
-
     def step(self, now: float) -> Step:
         """The step of the model inside, with its own end."""
-        step = self.engine.step(now)
+        step = super().step(now)
         if step.seconds == 0:
             return step
         at = self._ends(now, step.seconds)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from andante.errors import ConfigurationError
 from andante.reading import NEVER, Reading
+from andante.simulate.around import Around
 from andante.values import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from andante.simulate.engine import Engine, EngineModel, Step
-    from andante.simulate.job import Job
 
 
-class Scraped:
+class Scraped(Around):
     """An engine model and, at the same time, a `Signal`: give it to the gate that reads, and to the replay as engine.
 
     Samples are taken when a step begins; while the engine is idle there are none, so the last one grows old.
@@ -47,7 +47,7 @@ class Scraped:
                 raise ConfigurationError(
                     f"{name} must be a finite number of seconds, 0 or more, not {value!r}", path=name
                 )
-        self.engine = engine
+        super().__init__(engine)
         self._measure = measure
         self._every = every
         self._age = age
@@ -60,19 +60,6 @@ class Scraped:
         """The newest sample that can be seen since the engine last began a step."""
         return self._reading
 
-    @property
-    def idle(self) -> bool:
-        """True when a step would do nothing."""
-        return self.engine.idle
-
-    def submit(self, job: Job) -> None:
-        """`job` arrives at the engine."""
-        self.engine.submit(job)
-
-    def cancel(self, job: Job) -> bool:
-        """The client of `job` left."""
-        return self.engine.cancel(job)
-
     def step(self, now: float) -> Step:
         """The step of the model inside; before it, perhaps, a sample."""
         if now >= self._next:
@@ -80,7 +67,7 @@ class Scraped:
             self._unseen.append(Reading(self._measure(), now, self._source))
         while self._unseen and self._unseen[0].at + self._age <= now:
             self._reading = self._unseen.popleft()
-        return self.engine.step(now)
+        return super().step(now)
 
     def __repr__(self) -> str:
         return f"<Scraped {self._reading.value} of {self.engine!r}>"

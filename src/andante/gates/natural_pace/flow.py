@@ -59,6 +59,12 @@ class Lengths:
         self.quantile *= exp(_LEARN * (0.95 if tokens > self.quantile else -_LEARN))
 
 
+def told_tokens(entry: Entry, outcome: Outcome) -> float:
+    """The output tokens that the backend said the call took; 0 where it said nothing, and the estimate stands."""
+    cost = outcome.cost
+    return cost.output_tokens if cost is not None and cost is not entry.cost else 0.0
+
+
 class Rate:
     """Calls and output tokens a second, of those that ended in the last 10 s or so."""
 
@@ -120,13 +126,17 @@ class Flow:
         """Calls started and not ended."""
         return len(self.streams)
 
+    def lengths_of(self, rank: int) -> Lengths:
+        """How long the answers of the class of that rank get."""
+        return self.lengths[min(rank, len(self.lengths) - 1)]
+
     def prompt(self, entry: Entry) -> float:
         """The prompt of `entry`, in tokens (or whatever its size is told in)."""
         return min(entry.cost.size, _MOST)
 
     def expects(self, entry: Entry) -> float:
         """The output tokens that its class makes us expect."""
-        lengths = self.lengths[min(entry.rank, len(self.lengths) - 1)]
+        lengths = self.lengths_of(entry.rank)
         return min(lengths.mean or (entry.cost.output_tokens or _UNTOLD) / 4, _MOST)
 
     def ahead_at(self, now: float) -> float:
@@ -148,7 +158,7 @@ class Flow:
 
     def silent(self, entry: Entry) -> bool:
         """Whether calls of its class come back whole, without a word before."""
-        return self.lengths[min(entry.rank, len(self.lengths) - 1)].quiet >= _QUIET
+        return self.lengths_of(entry.rank).quiet >= _QUIET
 
     def unseen(self, entry: Entry, until: float) -> None:
         """Its first result will not be seen: its prompt is in the way `until` then."""
@@ -157,7 +167,7 @@ class Flow:
 
     def first(self, entry: Entry, now: float) -> Stream | None:
         """Its first result has come: its prompt, and those of ghosts that came before it, are out of the way."""
-        self.quiet = self.lengths[min(entry.rank, len(self.lengths) - 1)].quiet = 0
+        self.quiet = self.lengths_of(entry.rank).quiet = 0
         stream = self.opening.pop(entry, None)
         if stream is None:
             return None  # it was not expected to tell; it will count from now on
@@ -200,15 +210,15 @@ class Flow:
     def _learn(self, entry: Entry, stream: Stream, outcome: Outcome, now: float) -> None:
         if not stream.tokens and outcome.ending is Ending.DONE:
             self.quiet += 1
-            self.lengths[min(stream.rank, len(self.lengths) - 1)].quiet += 1
+            self.lengths_of(stream.rank).quiet += 1
         items = outcome.items or 0.0
-        told = outcome.cost.output_tokens if outcome.cost is not None and outcome.cost is not entry.cost else 0.0
+        told = told_tokens(entry, outcome)
         tokens = told or items
         if outcome.ending is Ending.DONE:
             self.done.add(tokens, now)
         if tokens <= 0:
             return
-        lengths = self.lengths[min(stream.rank, len(self.lengths) - 1)]
+        lengths = self.lengths_of(stream.rank)
         lengths.reserve(entry.cost.output_tokens)
         lengths.learn(tokens)
         if told and items:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import exp, inf
 from typing import TYPE_CHECKING, Any
 
+from andante.gates.natural_pace.goals import GAPS, GapGoal, by_rank
 from andante.gates.natural_pace.least_squares import Line
 from andante.gates.natural_pace.part import Part, PartsGate
 from andante.gates.natural_pace.share import Share
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from andante.service import ServiceClass
     from andante.values import Outcome
 
-_BY_RANK = (1.0, 0.97, 0.92)  # of the goal: the less urgent stop earlier, and that is the headroom
 _MEMORY = 1.0  # seconds: the present gap
 _LINE_MEMORY = 20.0  # seconds: how the gap goes with the number inside
 _EVIDENCE = 50.0  # gaps before a slope is believed
@@ -42,12 +42,9 @@ class Company(Part):
 
     def __init__(self) -> None:
         super().__init__()
-        self.itl = inf  # the smallest itl objective
         self.share = Share(0.85, miss=0.03, step=0.02, most=0.88)
         self.late = Share(0.9, miss=0.03, step=0.02, most=1.0)
-        self.refused_at = -inf
-        self._guarded: dict[int, float] = {}  # rank -> itl objective
-        self._ends: dict[int, float] = {}  # rank -> e2e objective of classes with no other
+        self._goal = GapGoal(self.share, self.late)
         self._gaps = self._weight = self._company = 0.0
         self._pending = self._pending_gaps = 0.0
         self._n, self._free = 0, True  # the number inside, and whether no prompt was on its way, with those pending
@@ -59,26 +56,12 @@ class Company(Part):
         self._ended = 0
 
     def bind(self, classes: Sequence[ServiceClass]) -> None:
-        self._guarded = {rank: float(c.itl) for rank, c in enumerate(classes) if c.itl is not None}  # type: ignore[arg-type]
-        self._ends = {
-            rank: float(c.e2e)  # type: ignore[arg-type]
-            for rank, c in enumerate(classes)
-            if c.e2e is not None and c.itl is None and c.ttft is None
-        }
-        self.itl = min(self._guarded.values(), default=inf)
+        self._goal.bind(classes)
 
     @property
     def goal(self) -> float:
         """Seconds between tokens that the most urgent class may cause; inf where no class has an itl objective."""
-        if self.itl == inf:
-            return inf
-        goal = self.share.value * self.itl
-        lengths = self.flow.lengths
-        for rank, e2e in self._ends.items():
-            longest = lengths[min(rank, len(lengths) - 1)].quantile
-            if longest > 0:
-                goal = min(goal, self.late.value * e2e / longest)
-        return goal
+        return self._goal.seconds(self.flow)
 
     def gap(self, stream: Stream, gap: float, items: float, now: float) -> None:
         if now != self._at:  # all streams of one step come at once: they are added up, and taken in together
@@ -149,12 +132,12 @@ class Company(Part):
         goal = self.goal
         if goal == inf:
             return True
-        rank = _BY_RANK[min(entry.rank, len(_BY_RANK) - 1)]
+        goal *= by_rank(GAPS, entry.rank)
         if self._weight + self._pending <= 0:  # no gap was ever seen: no evidence, no crowd
             return self.flow.inside < _COLD + self._ended / 2
         if now < self._hold or not self.company_pays():
             return False
-        return self.with_one_more() <= goal * rank or (self._may_probe(now) and self.now() <= goal * rank)
+        return self.with_one_more() <= goal or (self._may_probe(now) and self.now() <= goal)
 
     def _slope_known(self) -> bool:
         return self._line.w > _EVIDENCE and self._line.varies()
@@ -165,7 +148,7 @@ class Company(Part):
         return self.flow.inside <= _FEW and now - self._probed >= _BETWEEN_PROBES and not self._slope_known()
 
     def shut(self, now: float) -> None:
-        self.refused_at = now
+        self._goal.refused_at = now
 
     def enter(self, entry: Entry, stream: Stream, now: float) -> None:
         self._take_in()
@@ -185,13 +168,8 @@ class Company(Part):
     def finish(self, entry: Entry, stream: Stream, outcome: Outcome, now: float) -> None:
         self._ended += 1
         items, took, first = outcome.items or 0.0, outcome.seconds or 0.0, outcome.ttft
-        pressed = now - self.refused_at <= 2.0
-        objective = self._guarded.get(stream.rank)
-        if objective is not None and items > 1 and first is not None:
-            self.share.learn((took - first) / (items - 1) / self.flow.chunk > objective, pressed)
-        end = self._ends.get(stream.rank)
-        if end is not None:
-            self.late.learn(took > end, pressed)
+        gap = (took - first) / (items - 1) / self.flow.chunk if items > 1 and first is not None else None
+        self._goal.learn(stream.rank, gap, took, now)
         if self._weight > 0 and now - self._dipped >= _BETWEEN_DIPS and self._line.w > _EVIDENCE:
             seen = self._company / self._weight
             if seen > self.flow.inside + 0.5 and not self._line.varies():

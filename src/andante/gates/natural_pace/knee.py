@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import exp, hypot, inf, isfinite, log, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from andante.gates.natural_pace.flow import told_tokens
+from andante.gates.natural_pace.goals import GAPS, by_rank
 from andante.gates.natural_pace.memory import turned_away
 from andante.gates.natural_pace.nnls import nonnegative
 from andante.gates.natural_pace.part import Part, PartsGate
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from andante.gates.natural_pace.flow import Stream
     from andante.values import Outcome
 
-_BY_RANK = (1.0, 0.97, 0.92)
 _GAIN = 0.05  # percent of throughput that a percent more calls must buy
 _SURE = 1.5  # standard errors that make a difference one
 _FAR = 0.1  # of throughput: who is so far beyond the knee goes back by halves
@@ -23,6 +24,7 @@ _TIE = 0.003  # two throughputs that differ by less are the same: the smaller nu
 _ENOUGH = 16.0  # calls that ended, before a decision, and at a level before its throughput is believed
 _LEVEL = log(1.12)  # levels of the number inside are 12 % apart
 _MEMORY, _LIVES = 600.0, 300.0  # seconds, and mean lives of calls: of the throughput of a level, the shorter
+_EVERY = 8  # calls between two solutions of the law
 _KEPT = 0.995  # forgetting of the law, per call that ended
 _TRUST = 1e-3  # calls that the first guess counts for
 _DIP = 0.85  # of the limit, in every `rest`-th phase: what fewer would do
@@ -126,7 +128,7 @@ class Bend(Part):
         return max(_LEAST, self.limit * _DIP) if self._dipping else self.limit
 
     def room(self, entry: Entry, now: float) -> bool:
-        return self.flow.inside < max(_LEAST, self.in_force * _BY_RANK[min(entry.rank, len(_BY_RANK) - 1)])
+        return self.flow.inside < max(_LEAST, self.in_force * by_rank(GAPS, entry.rank))
 
     def shut(self, now: float) -> None:
         self._reached = True
@@ -163,8 +165,7 @@ class Bend(Part):
             return
         took = now - start[1]
         n = (self._area - start[0]) / took if took > 0 else 0.0
-        told = outcome.cost.output_tokens if outcome.cost is not None and outcome.cost is not entry.cost else 0.0
-        tokens = told or outcome.items or 0.0
+        tokens = told_tokens(entry, outcome) or outcome.items or 0.0
         self._told = self._told or tokens > 0
         if not (took > 0 and n >= 0.5 and isfinite(took)) or (self._told and not tokens):
             return
@@ -189,8 +190,8 @@ class Bend(Part):
         for i, x in enumerate(row):
             self._b[i] = self._b[i] * _KEPT + x * took / by / by
             self._a[i] = [old * _KEPT + x * y / by / by for old, y in zip(self._a[i], row, strict=True)]
-        ridge = [[value + _TRUST * (i == j) for j, value in enumerate(r)] for i, r in enumerate(self._a)]
-        if self.ended % 8 == 0:
+        if self.ended % _EVERY == 0:
+            ridge = [[value + _TRUST * (i == j) for j, value in enumerate(r)] for i, r in enumerate(self._a)]
             t0, t1, t2 = (
                 s * x for s, x in zip(self._scale, nonnegative(ridge, [b + _TRUST for b in self._b]), strict=True)
             )

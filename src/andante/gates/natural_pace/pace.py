@@ -10,7 +10,7 @@ from andante.gates.natural_pace.engine_memory import CLOSE_AT, EngineMemory
 from andante.gates.natural_pace.intertoken import Company
 from andante.gates.natural_pace.knee import Bend
 from andante.gates.natural_pace.memory import Ceiling
-from andante.gates.natural_pace.part import Part, PartsGate
+from andante.gates.natural_pace.part import PartsGate
 from andante.gates.natural_pace.prefill import Window
 from andante.gates.natural_pace.rhythm import Rhythm
 from andante.gates.natural_pace.slots import Slots
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from andante.gate import Entry
+    from andante.gates.natural_pace.part import Part
     from andante.reading import Signal
     from andante.service import ServiceClass
     from andante.values import Outcome
@@ -85,7 +86,7 @@ class NaturalPace(PartsGate):
         self.mode = FIRST
         self._knew = True  # whether the calls told their output tokens, when last looked at
         self._gaps = self._firsts = False  # whether any class has an itl objective, a ttft objective
-        self._every: tuple[Part, ...] = (
+        super().__init__(
             self._company,
             self._window,
             self._ceiling,
@@ -94,20 +95,14 @@ class NaturalPace(PartsGate):
             self._knee,
             *self._told,
             self._rhythm,
+            name=name,
         )
-        super().__init__(*self._every, name=name)
 
     def bind(self, classes: Sequence[ServiceClass]) -> None:
-        self.flow.bind(classes)
-        for part in self._every:
-            part.bind(classes)
+        super().bind(classes)
         self._gaps = any(c.itl is not None for c in classes)
         self._firsts = any(c.ttft is not None for c in classes)
         self.use(*self._parts_for(self.mode))
-
-    def use(self, *parts: Part) -> None:
-        super().use(*parts)  # who heard a start must hear the end, in force or not
-        self._going = tuple(part.gone for part in self._every if type(part).gone is not Part.gone)
 
     def _parts_for(self, mode: str) -> tuple[Part, ...]:
         blind = mode == WHOLE and self._twin.law.ended > 0 and not self._twin.told  # gaps cannot be told from ends
@@ -146,7 +141,7 @@ class NaturalPace(PartsGate):
                 return 0.0, flow.expects(entry) * flow.per_token
             first = self._twin.first_result(flow.prompt(entry), now)
             return first, first + flow.expects(entry) * max(flow.per_token, self._twin.itl(now))
-        first = self._window.line.predict(flow.ahead_at(now) + flow.prompt(entry))
+        first = self._window.forecast(entry, now)
         return first, first + flow.expects(entry) * max(flow.per_token, self._company.now())
 
     def haunts(self, now: float) -> float:

@@ -89,20 +89,22 @@ class PartsGate(Gate):
         self.flow = Flow()
         self._before: float | None = None
         self._opened: float | None = None  # when the last call started
+        self._every = parts
         for part in parts:
             part.flow = self.flow
         self.use(*parts)
 
     def use(self, *parts: Part) -> None:
-        """These parts hear and are asked from now on."""
+        """These of its parts are in force from now on: they hear and are asked. All hear who is gone, since who heard a
+        start must hear the end."""
         self.parts = parts
         self._entering = tuple(part.enter for part in parts if type(part).enter is not Part.enter)
         self._gapping = tuple(part.gap for part in parts if type(part).gap is not Part.gap)
-        self._going = tuple(part.gone for part in parts if type(part).gone is not Part.gone)
+        self._going = tuple(part.gone for part in self._every if type(part).gone is not Part.gone)
 
     def bind(self, classes: Sequence[ServiceClass]) -> None:
         self.flow.bind(classes)
-        for part in self.parts:
+        for part in self._every:
             part.bind(classes)
 
     def delay(self, entry: Entry, now: float) -> float:

@@ -6,6 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from andante.errors import ConfigurationError
+from andante.gates.natural_pace.goals import FIRST, FIRST_MOST, FIRSTS, by_rank, first_goal
 from andante.gates.natural_pace.part import Part, PartsGate
 from andante.values import is_number
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from andante.gates.natural_pace.flow import Stream
     from andante.service import ServiceClass
 
-_RESERVE = (1.0, 0.7, 0.4)  # of the goal, by rank: the less urgent stop earlier
 _KEPT = 0.98  # forgetting, per sample
 _CLIP = 4.0  # a sample counts at most so many times what the line, or the best of the first ones, says
 
@@ -82,7 +82,7 @@ class Window(Part):
 
     name = "prefill_window"
 
-    def __init__(self, share: float = 0.4, most: float = 0.5) -> None:
+    def __init__(self, share: float = FIRST, most: float = FIRST_MOST) -> None:
         super().__init__()
         self.line = FirstResultLine()
         self.share = share
@@ -90,8 +90,7 @@ class Window(Part):
         self.goal = inf
 
     def bind(self, classes: Sequence[ServiceClass]) -> None:
-        goals = [float(c.ttft) for c in classes if c.ttft is not None]  # type: ignore[arg-type]
-        self.goal = min(self.most, self.share * min(goals)) if goals else inf
+        self.goal = first_goal(classes, self.share, self.most)
 
     def room(self, entry: Entry, now: float) -> bool:
         flow, goal = self.flow, self.goal
@@ -105,8 +104,11 @@ class Window(Part):
         oldest = next(iter(flow.opening.values()), None)
         if oldest is not None and now - oldest.started > goal:
             return False
-        reserve = _RESERVE[min(entry.rank, len(_RESERVE) - 1)]
-        return self.line.predict(ahead + flow.prompt(entry)) <= goal * reserve
+        return self.forecast(entry, now) <= goal * by_rank(FIRSTS, entry.rank)
+
+    def forecast(self, entry: Entry, now: float) -> float:
+        """Seconds to its first result, if `entry` started now."""
+        return self.line.predict(self.flow.ahead_at(now) + self.flow.prompt(entry))
 
     def first(self, stream: Stream, now: float) -> None:
         self.line.learn(stream.ahead, now - stream.started)
@@ -137,7 +139,7 @@ class PrefillWindow(PartsGate):
         ConfigurationError: for a `share` or `most` that is no number above 0.
     """
 
-    def __init__(self, *, share: float = 0.4, most: float = 0.5, name: str | None = None) -> None:
+    def __init__(self, *, share: float = FIRST, most: float = FIRST_MOST, name: str | None = None) -> None:
         for what, number in (("share", share), ("most", most)):
             if not is_number(number) or not number > 0:
                 raise ConfigurationError(f"PrefillWindow.{what} must be above 0, not {number!r}", path=what)
@@ -147,7 +149,7 @@ class PrefillWindow(PartsGate):
     def expected(self, entry: Entry, now: float) -> tuple[float, float]:
         if not self.flow.streams:
             return 0.0, 0.0  # a line that is wrong could never be put right, were all refused by it
-        first = self.window.line.predict(self.flow.ahead_at(now) + self.flow.prompt(entry))
+        first = self.window.forecast(entry, now)
         return first, first
 
     def haunts(self, now: float) -> float:

@@ -41,9 +41,7 @@ class Slots(Part):
         self._waits: deque[bool] = deque(maxlen=_OF_LAST)
 
     def room(self, entry: Entry, now: float) -> bool:
-        if now >= self._until:
-            self.limit = inf
-        return self.flow.inside < self.limit
+        return now >= self._until or self.flow.inside < self.limit
 
     def first(self, stream: Stream, now: float) -> None:
         took = now - stream.started

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from andante.gates.natural_pace.flow import told_tokens
+from andante.gates.natural_pace.goals import FIRSTS, GAPS, GapGoal, by_rank, first_goal
 from andante.gates.natural_pace.part import Part
 from andante.gates.natural_pace.share import Share
 from andante.gates.natural_pace.step_law import COLD, StepLaw
@@ -19,9 +21,6 @@ if TYPE_CHECKING:
     from andante.service import ServiceClass
     from andante.values import Outcome
 
-_BY_RANK = (1.0, 0.97, 0.92)  # of the goal for gaps: the less urgent stop earlier, and that is the headroom
-_RESERVE = (1.0, 0.7, 0.4)  # of the goal for first results
-_FIRST, _FIRST_MOST = 0.4, 0.5  # of the smallest ttft objective, and seconds, that may be spent in the backend
 _COMPANY = 0.9  # of a step that may be company before one more buys nothing
 _BEGIN = 4.0  # calls inside at the very start, and half a call more for each that has ended
 _STEADY = 0.5  # of the gap that those inside would keep up if their likes followed them, at least
@@ -76,7 +75,6 @@ class Twin(Part):
         told: whether any call has told its output tokens.
         share, late: of the itl and the e2e objectives that is aimed for.
         first_goal: seconds to a first result that prompts inside may cause; inf without a ttft objective.
-        refused_at: when it last saw no room.
     """
 
     name = "twin"
@@ -88,10 +86,7 @@ class Twin(Part):
         self.share = Share(0.8, miss=0.03, step=0.02, most=0.88)
         self.late = Share(0.9, miss=0.05, step=0.01, most=1.0)
         self.first_goal = inf
-        self.refused_at = -inf
-        self._itl = inf  # the smallest itl objective
-        self._guarded: dict[int, float] = {}  # rank -> itl objective
-        self._ends: dict[int, float] = {}  # rank -> e2e objective of classes with no other
+        self._goal = GapGoal(self.share, self.late)
         self._calls: dict[Entry, _Inside] = {}
         self._size = 0.0  # tokens of those inside
         self._prefill_per_step = 0.0  # prompt / output of those inside, added up: tokens, if their likes follow them
@@ -106,28 +101,13 @@ class Twin(Part):
         self._ended = self._state()
 
     def bind(self, classes: Sequence[ServiceClass]) -> None:
-        self._guarded = {rank: float(c.itl) for rank, c in enumerate(classes) if c.itl is not None}  # type: ignore[arg-type]
-        self._ends = {
-            rank: float(c.e2e)  # type: ignore[arg-type]
-            for rank, c in enumerate(classes)
-            if c.e2e is not None and c.itl is None and c.ttft is None
-        }
-        self._itl = min(self._guarded.values(), default=inf)
-        firsts = [float(c.ttft) for c in classes if c.ttft is not None]  # type: ignore[arg-type]
-        self.first_goal = min(_FIRST_MOST, _FIRST * min(firsts)) if firsts else inf
+        self._goal.bind(classes)
+        self.first_goal = first_goal(classes)
 
     @property
     def goal(self) -> float:
         """Seconds between tokens that the most urgent class may cause; inf where no class has an itl objective."""
-        if self._itl == inf or (self.law.ended and not self.told):
-            return inf
-        goal = self.share.value * self._itl
-        lengths = self.flow.lengths
-        for rank, e2e in self._ends.items():
-            longest = lengths[min(rank, len(lengths) - 1)].quantile
-            if longest > 0:
-                goal = min(goal, self.late.value * e2e / longest)
-        return goal
+        return inf if self.law.ended and not self.told else self._goal.seconds(self.flow)
 
     # What it says. --------------------------------------------------------------------------------------------------
 
@@ -157,18 +137,20 @@ class Twin(Part):
         return self.law.company(len(self._calls), self._size) <= _COMPANY
 
     def shut(self, now: float) -> None:
-        self.refused_at = now
+        self._goal.refused_at = now
 
     def room(self, entry: Entry, now: float) -> bool:
-        ended, goal, rank = self.law.ended, self.goal, min(entry.rank, len(_BY_RANK) - 1)
+        ended, goal = self.law.ended, self.goal
         if goal == inf and self.first_goal == inf:
             return True
         if ended < COLD and len(self._calls) >= _BEGIN + ended / 2:
             return False
-        if goal < inf and (self.with_one_more(entry, now) > goal * _BY_RANK[rank] or not self.company_pays()):
+        if goal < inf and (
+            self.with_one_more(entry, now) > goal * by_rank(GAPS, entry.rank) or not self.company_pays()
+        ):
             return False
         if self.first_goal < inf and self.prefill(now).waiting >= 1:
-            return self.first_result(self.flow.prompt(entry), now) <= self.first_goal * _RESERVE[rank]
+            return self.first_result(self.flow.prompt(entry), now) <= self.first_goal * by_rank(FIRSTS, entry.rank)
         return True
 
     def _base(self) -> float:
@@ -228,24 +210,18 @@ class Twin(Part):
             return
         n, size = (self._calls_time - call.calls) / took, (self._size_time - call.size) / took
         self.law.learn(tokens, n, size, self._prefill.done - call.done, took)
-        pressed = now - self.refused_at <= 2.0
-        objective = self._guarded.get(stream.rank)
-        if objective is not None and tokens > _JUDGED:
-            self.share.learn((took - call.first) / (tokens - 1) > objective, pressed)
-        end = self._ends.get(stream.rank)
-        if end is not None:
-            self.late.learn(took > end, pressed)
+        gap = (took - call.first) / (tokens - 1) if tokens > _JUDGED else None
+        self._goal.learn(stream.rank, gap, took, now)
 
     def _output(self, entry: Entry, stream: Stream, outcome: Outcome) -> float:
         """Output tokens to count; 0: better not learn from this one."""
-        cost = outcome.cost
-        tokens = (cost.output_tokens if cost is not None and cost is not entry.cost else 0.0) or outcome.items or 0.0
+        tokens = told_tokens(entry, outcome) or outcome.items or 0.0
         if tokens > 0:
             self.told = True
             return min(tokens, _MOST)
         if not self.told:
             return 1.0
-        lengths = self.flow.lengths[min(stream.rank, len(self.flow.lengths) - 1)]
+        lengths = self.flow.lengths_of(stream.rank)
         return min(lengths.mean, _MOST) if lengths.seen else 0.0
 
     def _advance(self, now: float) -> None:
