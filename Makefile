@@ -4,7 +4,7 @@
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 UV     := .venv/bin/uv
-RUN    := $(UV) run --frozen --no-default-groups --all-extras
+RUN    := $(UV) run --frozen --no-default-groups --extra all
 PYTHONS := 3.11 3.12 3.13
 
 # Only .venv counts, whatever the shell that called make had active.
@@ -29,7 +29,7 @@ $(UV):
 	@touch $(UV)
 
 setup: $(UV) ## .venv with everything for working on andante
-	$(UV) sync --frozen --all-extras
+	$(UV) sync --frozen --extra all
 
 demo: $(UV) ## the comparison on a real trace (DEMO_ARGS="--load 3 --seed 1 --json")
 	$(RUN) andante demo $(DEMO_ARGS)

@@ -38,11 +38,14 @@ HEAVY = {
 # floors 1 to 3 stands here but those that are made around a package.
 DOORS = {
     "aiolimiter": ("simulate/policies.py",),  # the gate takes whatever looks like an AsyncLimiter, and imports nothing
-    "anyio": ("wake.py", "admission.py", "pull.py", "testing/", "calibrate/drive.py", "simulate/", "cli/"),
+    "anyio": ("signals/sampler.py", "wake.py", "admission.py", "pull.py", "testing/", "calibrate/drive.py", "simulate/", "cli/"),
+    "cupy": ("signals/gpu.py",),
     "httpx": ("calibrate/endpoint.py",),
-    "prometheus_client": ("telemetry/prometheus.py",),
+    "prometheus_client": ("telemetry/prometheus.py", "signals/metric_page.py"),  # one writes pages, one reads them
+    "psutil": ("signals/host.py",),
+    "pynvml": ("signals/nvml.py",),
     "structlog": ("telemetry/structlog.py",),
-    "trio": ("wake.py", "testing/virtual_time.py"),
+    "trio": ("signals/sampler.py", "wake.py", "testing/virtual_time.py"),
 }
 
 
