@@ -3,7 +3,7 @@
 Run it: python examples/gates.py
 """
 
-from andante import Admission, Call, Concurrency, Cooldown, Cost, TokenBucket, guard
+from andante import Admission, Breaker, Call, Concurrency, Cooldown, Cost, TokenBucket, guard
 from andante.testing import virtual_time
 
 
@@ -53,6 +53,26 @@ async def cooldown() -> None:
     print(await call(False), "after", admission.now(), "s of virtual time")
 
 
+async def breaker() -> None:
+    # --8<-- [start:breaker]
+    admission = Admission(Concurrency(8), Breaker(share=0.5, window=30, probes=3))
+
+    @guard(admission)
+    async def call(up: bool) -> str:
+        if not up:
+            raise ConnectionRefusedError("nobody listens")
+        return "done"
+
+    for _ in range(10):
+        try:
+            await call(up=False)
+        except ConnectionRefusedError:
+            pass
+    print(admission.explain())  # nobody tries for 5 s; then three look whether it is back
+    # --8<-- [end:breaker]
+    print(await call(up=True), "after", admission.now(), "s of virtual time")
+
+
 async def own_gate() -> None:
     # --8<-- [start:own]
     from andante import Entry, Gate, Outcome
@@ -88,6 +108,7 @@ async def main() -> None:
     await token_bucket()
     await concurrency()
     await cooldown()
+    await breaker()
     await own_gate()
 
 

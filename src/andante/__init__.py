@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from andante.gate import Entry as Entry
     from andante.gate import Gate as Gate
     from andante.gates import AioLimiter as AioLimiter
+    from andante.gates import Breaker as Breaker
     from andante.gates import Concurrency as Concurrency
     from andante.gates import Cooldown as Cooldown
     from andante.gates import TokenBucket as TokenBucket
@@ -80,7 +81,7 @@ _HOMES = {
         "WrongThread",
     ),
     "gate": ("Entry", "Gate"),
-    "gates": ("AioLimiter", "Concurrency", "Cooldown", "TokenBucket"),
+    "gates": ("AioLimiter", "Breaker", "Concurrency", "Cooldown", "TokenBucket"),
     "gates.natural_pace": ("IntertokenGate", "Knee", "MemoryCeiling", "NaturalPace", "PrefillWindow"),
     "guard": ("guard",),
     "limits": ("AIMD", "Gradient2", "Vegas"),

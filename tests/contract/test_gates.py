@@ -10,7 +10,7 @@ import aiolimiter
 import pytest
 
 from andante.gate import Gate
-from andante.gates import AioLimiter, Concurrency, Cooldown, TokenBucket
+from andante.gates import AioLimiter, Breaker, Concurrency, Cooldown, TokenBucket
 from andante.limits import AIMD, Gradient2, Vegas
 from andante.testing.clock import ManualClock
 from andante.testing.contract import gate_contract
@@ -56,6 +56,8 @@ CASES = {
     "TokenBucket-strict": Case(lambda: TokenBucket(5, burst=3, strict_window=True)),
     "TokenBucket-strict-tokens": Case(lambda: TokenBucket(1e5, "minute", unit="tokens", strict_window=True)),
     "TokenBucket-strict-day": Case(lambda: TokenBucket(20, "day", strict_window=True)),
+    "Breaker": Case(Breaker),
+    "Breaker-nervous": Case(lambda: Breaker(0.1, 5.0, 1, least=1, pause=0.5)),
     "Concurrency": Case(lambda: Concurrency(3)),
     "Concurrency-estimate": Case(lambda: Concurrency(Falling()), exempt=("capacity",)),  # what it learned stays
     "Concurrency-AIMD": Case(lambda: Concurrency(AIMD(initial=3, timeout=1)), exempt=("capacity",)),

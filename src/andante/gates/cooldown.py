@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from math import ceil, inf
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from andante.errors import ConfigurationError
 from andante.gate import Gate
 from andante.gates.parameters import finite
+from andante.gates.ramp import Ramp
 from andante.values import Ending, Seconds, seconds
 
 if TYPE_CHECKING:
@@ -78,10 +79,7 @@ class Cooldown(Gate):
         self._open = True
         self._until = -inf  # when the hold ends
         self._backoff = self.initial  # the length of the latest hold of our own choice
-        self._round = 1  # how many new calls may be inside
-        self._went_well = 0  # how many did, in this round
-        self._fullest = 0  # the most that were inside at once, in this round
-        self._new: dict[Entry, bool] = {}  # calls inside that entered after the hold, and whether they went well
+        self._ramp = Ramp(1, self.ramp)  # the calls that entered after the hold
         self._seen = -inf  # the time of the latest exit
         self._left: float | None = None  # seconds left of a hold from before a restart, until the clock is seen
 
@@ -90,17 +88,16 @@ class Cooldown(Gate):
     def delay(self, entry: Entry, now: float) -> float:
         if self._open:
             return 0.0
-        return self._held(now) or (0.0 if len(self._new) < self._round else inf)
+        return self._held(now) or (inf if self._ramp.full else 0.0)
 
     def enter(self, entry: Entry, now: float) -> None:
         if not self._open and not self._held(now):
-            self._new[entry] = False
+            self._ramp.enter(entry)
 
     def progress(self, entry: Entry, items: float, now: float) -> None:
         """The first result of a new call is as good as its end: a stream may take minutes."""
-        if not self._open and self._new.get(entry) is False:
-            self._new[entry] = True
-            self._well()
+        if not self._open:
+            self._well(entry)
 
     def leave(self, entry: Entry, outcome: Outcome, now: float) -> None:
         ending = outcome.ending
@@ -108,14 +105,14 @@ class Cooldown(Gate):
             return
         self._see(now)
         if ending is _OVERLOADED:
-            self._pushed_back(entry in self._new, self._asked(outcome.retry_after), now)
+            self._pushed_back(entry in self._ramp, self._asked(outcome.retry_after), now)
             return
-        if ending is _DONE and self._new.get(entry) is False:
-            self._well()
-        self._new.pop(entry, None)
+        if ending is _DONE:
+            self._well(entry)
+        self._ramp.gone(entry)
 
     def undo(self, entry: Entry, now: float) -> None:
-        self._new.pop(entry, None)
+        self._ramp.gone(entry)
 
     def hold(self, wait: Seconds, now: float) -> None:
         """Hold everybody for `wait` seconds from `now`, and then probe: for pushback that no call's outcome told.
@@ -135,13 +132,13 @@ class Cooldown(Gate):
         left = self._until - now if self._left is None else self._left
         if left >= _TINY:
             return {"state": "holding", "until": now + left, "headroom": 0.0}
-        inside, probing = len(self._new), self._round == 1
+        ramp = self._ramp
         return {
-            "state": "probing" if probing else "ramping",
+            "state": "probing" if ramp.first_round else "ramping",
             "until": None,
-            "limit": self._round,
-            "inside": inside,
-            "headroom": 0.0 if probing else max(0.0, 1.0 - inside / self._round),
+            "limit": ramp.size,
+            "inside": ramp.inside,
+            "headroom": ramp.headroom,
         }
 
     def dump(self) -> dict[str, Any]:
@@ -182,23 +179,11 @@ class Cooldown(Gate):
     def _begin(self, until: float) -> None:
         self._open = False
         self._until = max(self._until, until)
-        self._start_round(1)
-        self._new.clear()
+        self._ramp.begin()
 
-    def _well(self) -> None:
-        """One of the new calls went well."""
-        self._fullest = max(self._fullest, len(self._new))
-        self._went_well += 1
-        if self._went_well < self._round:
-            return
-        if self._fullest < self._round:
+    def _well(self, entry: Entry) -> None:
+        if self._ramp.well(entry):
             self._open, self._until, self._backoff = True, -inf, self.initial
-            self._new.clear()
-        else:
-            self._start_round(ceil(self._round * self.ramp))
-
-    def _start_round(self, size: int) -> None:
-        self._round, self._went_well, self._fullest = size, 0, 0
 
     def _held(self, now: float) -> float:
         """Seconds left of the hold; 0 where the clock cannot express them."""
@@ -224,4 +209,4 @@ class Cooldown(Gate):
         left = self._left if self._left is not None else self._until - self._seen
         if left >= _TINY:
             return f"<Cooldown {self.name!r}: holding, {left:.3g} s left at the last exit>"
-        return f"<Cooldown {self.name!r}: {len(self._new)} of {self._round} inside after a hold>"
+        return f"<Cooldown {self.name!r}: {self._ramp.inside} of {self._ramp.size} inside after a hold>"

@@ -33,6 +33,22 @@ def finite(value: object, name: str, *, least: float = 0.0, above: bool = False)
     return number
 
 
+def share(value: object, name: str) -> float:
+    """`value`, which must be above 0 and below 1."""
+    number = finite(value, name, above=True)
+    if number >= 1:
+        raise ConfigurationError(f"{name} must be below 1, not {value!r}", path=name)
+    return number
+
+
+def whole(value: object, name: str, least: int) -> int:
+    """`value`, which must be an int of at least `least`."""
+    finite(value, name, least=least)
+    if not isinstance(value, int):
+        raise ConfigurationError(f"{name} must be a whole number, not {value!r}", path=name)
+    return value
+
+
 def flag(value: object, name: str) -> bool:
     """`value`, which must be True or False."""
     if not isinstance(value, bool):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from andante.limits.learned import LearnedLimit, share
+from andante.gates.parameters import share
+from andante.limits.learned import LearnedLimit
 from andante.values import Seconds, seconds
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from andante.gates.parameters import finite
-from andante.limits.learned import LearnedLimit, share, whole
+from andante.gates.parameters import finite, share, whole
+from andante.limits.learned import LearnedLimit
 from andante.limits.round_trip import Round
 
 _ENOUGH = 10  # calls that make a round; fewer where the limit is less

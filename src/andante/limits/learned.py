@@ -103,22 +103,6 @@ class LearnedLimit:
         return f"<{type(self).__name__}: {self._limit:.4g}, from {self.minimum:g} to {self.maximum:g}>"
 
 
-def share(value: object, name: str) -> float:
-    """`value`, which must be above 0 and below 1."""
-    number = finite(value, name, above=True)
-    if number >= 1:
-        raise ConfigurationError(f"{name} must be below 1, not {value!r}", path=name)
-    return number
-
-
-def whole(value: object, name: str, least: int) -> int:
-    """`value`, which must be an int of at least `least`."""
-    finite(value, name, least=least)
-    if not isinstance(value, int):
-        raise ConfigurationError(f"{name} must be a whole number, not {value!r}", path=name)
-    return value
-
-
 def _check_dict(state: object) -> None:
     if not isinstance(state, dict):
         raise ConfigurationError(f"state must be a dict, as dump() gave it, not {state!r}", path="state")
