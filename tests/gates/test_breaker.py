@@ -189,7 +189,7 @@ def test_who_cannot_wait_is_refused_at_once() -> None:
 
 
 def test_a_judge_of_one_s_own() -> None:
-    """`failed` decides over errors that are no overload; one that raises is reported once, and its calls are neither."""
+    """`failed` decides over errors that are no overload."""
     gate = Breaker(least=1, failed=lambda error: isinstance(error, KeyError))
     ends(gate, 0.0, REFUSED, MISTAKE)
     assert state(gate, 0.0) == "closed"
@@ -253,7 +253,9 @@ def test_repr() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from([0.0, 0.3, 4.0, 29.0]), st.sampled_from([DONE, REFUSED, CANCELLED])), max_size=80)
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 0.3, 4.0, 29.0]), st.sampled_from([DONE, REFUSED, CANCELLED])), max_size=80
+    )
 )
 def test_the_share_by_hand(calls: list[tuple[float, Outcome]]) -> None:
     """It opens exactly when the calls of the window say so, the window's edge known to a tenth."""

@@ -36,10 +36,10 @@ class Breaker(Gate):
     counts as neither. Once `least` calls have ended in the window and at least `share` of them failed, it opens.
 
     Open, nobody enters for `pause` seconds. The delay is exact, and so a good `Retry-After`; a class whose objectives
-    cannot wait that long is refused at once. Then `probes` calls may enter: one that fails opens it again, for
-    `factor` times as long as before, up to `maximum`; once as many went well (or gave their first result), rounds of
-    twice as many follow, until a round is never full, and it is closed, with an empty window. A probe that is cancelled, undone or ends as neither
-    returns its place.
+    cannot wait that long is refused at once. Then `probes` calls may enter: one that fails opens it again, for `factor`
+    times as long as before, up to `maximum`. Once as many went well (or gave their first result), rounds of twice as
+    many follow, until a round is never full, and it is closed, with an empty window. A probe that is cancelled, undone
+    or ends as neither returns its place.
 
     Calls that entered before it opened say nothing any more: an old success does not close it, an old failure does not
     lengthen the pause. Whoever gets an answer such as 429 with a time to wait wants a `Cooldown` beside it: that acts

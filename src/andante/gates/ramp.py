@@ -29,7 +29,9 @@ class Ramp:
         self._first = first
         self._factor = factor
         self._new: dict[Entry, bool] = {}  # calls inside, and whether they went well
-        self._start(first)
+        self._went_well = 0  # calls of this round that did
+        self._fullest = 0  # the most that were inside at once, in this round
+        self.size = first
 
     @property
     def inside(self) -> int:
@@ -83,6 +85,4 @@ class Ramp:
         self._new.pop(entry, None)
 
     def _start(self, size: int) -> None:
-        self.size = size
-        self._went_well: int = 0  # calls of this round that did
-        self._fullest: int = 0  # the most that were inside at once, in this round
+        self.size, self._went_well, self._fullest = size, 0, 0
