@@ -1,11 +1,12 @@
 """Two policies in front of two real engines in the same minute: what each serves within its objectives.
 
-python -m tests.real.pairs natural 1 --seeds 11 12 13 --loads 1.5 3 [--shape steady|bursts] [--slots 4] [--silent 5]
+python -m tests.real.pairs natural 1 --seeds 11 12 13 --loads 1.5 3 [--shape bursts] [--slots 4] [--silent 5] [--whole]
 
 A policy is `natural` (NaturalPace), a number (Concurrency of so many places) or `none`; all but the last have the same
 three service classes. Each lane is an engine and its callers, pinned together to a core of its own; the same callers
-come to both, and the lanes change sides from seed to seed. All answers are streamed. Printed is the value of what was
-served within its objectives, a second, and their ratio.
+come to both, and the lanes change sides from seed to seed. All answers are streamed, or, with `--whole`, none is; then
+the interactive callers want the end within 2 s. Printed is the value of what was served within its objectives, a
+second, and their ratio.
 """
 
 from __future__ import annotations
@@ -22,25 +23,30 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import openai
 
-from andante import Admission, Concurrency, NaturalPace
+from andante import Admission, Concurrency, NaturalPace, ServiceClass
 from tests.real.engine import Engine, Model, made, serving
-from tests.real.guarded import classes, put_guard
-from tests.real.load import KINDS, Record, Request, capacity, plan, run
+from tests.real.guarded import put_guard
+from tests.real.load import KINDS, Kind, Record, Request, capacity, plan, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STREAMED = {kind.name: replace(kind, streamed=True) for kind in KINDS}
+WHOLE = {
+    kind.name: replace(kind, streamed=False, ttft=inf, itl=inf, e2e=2.0 if kind.ttft < inf else kind.e2e)
+    for kind in KINDS
+}
 DRAIN = 15.0
 BURST, TROUGH = (4.0, 5.0), (16.0, 0.5)  # seconds, times the load
 
 
-def callers(model: Model, rate: float, seconds: float, seed: int, shape: str) -> list[Request]:
+def callers(model: Model, rate: float, seconds: float, seed: int, shape: str, kinds: dict[str, Kind]) -> list[Request]:
     """Poisson arrivals, at a steady rate or on and off."""
     if shape == "steady":
         requests = plan(model, rate, seconds, seed)
@@ -52,7 +58,20 @@ def callers(model: Model, rate: float, seconds: float, seed: int, shape: str) ->
             high = request.at % period < BURST[0]
             if high or draw.random() < TROUGH[1] / BURST[1]:
                 requests.append(request)
-    return [replace(request, kind=STREAMED[request.kind.name]) for request in requests]
+    return [replace(request, kind=kinds[request.kind.name]) for request in requests]
+
+
+def classes(kinds: dict[str, Kind]) -> list[ServiceClass]:
+    """The kinds of callers as service classes, the most urgent first."""
+    return [
+        ServiceClass(
+            kind.name,
+            ttft=kind.ttft if kind.ttft < inf else None,
+            itl=kind.itl if kind.itl < inf else None,
+            e2e=kind.e2e if kind.e2e < inf else None,
+        )
+        for kind in kinds.values()
+    ]
 
 
 @contextmanager
@@ -70,6 +89,7 @@ def silent(engine: Engine, seconds: float) -> Iterator[None]:
 async def lane(options: argparse.Namespace) -> dict[str, Any]:
     """One policy, one engine. Says its capacity, waits to be told the rate, runs."""
     model = Model(Path(options.model))
+    kinds = WHOLE if options.whole else STREAMED
     with serving(model, Path(options.model) / f"engine-{options.core}.txt", slots=options.slots) as engine:
         http = openai.DefaultAsyncHttpxClient(trust_env=False)
         async with openai.AsyncOpenAI(
@@ -79,26 +99,26 @@ async def lane(options: argparse.Namespace) -> dict[str, Any]:
             create = client.chat.completions.create
             print(await capacity(create, model, 1), flush=True)
             rate = float(await asyncio.to_thread(sys.stdin.readline))
-            requests = callers(model, rate, options.seconds, options.seed, options.shape)
+            requests = callers(model, rate, options.seconds, options.seed, options.shape, kinds)
             admission = None
-            creates = dict.fromkeys(STREAMED, create)
+            creates = dict.fromkeys(kinds, create)
             if options.policy != "none":
                 gate = NaturalPace() if options.policy == "natural" else Concurrency(int(options.policy))
-                admission = Admission(gate, classes=classes(), name="llama")
-                creates = {name: put_guard(admission, create, name) for name in STREAMED}
+                admission = Admission(gate, classes=classes(kinds), name="llama")
+                creates = {name: put_guard(admission, create, name) for name in kinds}
             with silent(engine, options.silent):
                 records = await run(creates, requests, drain=DRAIN)
             last = admission.snapshot().gates if admission is not None else None
-    return summary(records, options.seconds) | {"gates": repr(last)}
+    return summary(records, options.seconds, kinds) | {"gates": repr(last)}
 
 
-def summary(records: list[Record], seconds: float) -> dict[str, Any]:
+def summary(records: list[Record], seconds: float, kinds: dict[str, Kind]) -> dict[str, Any]:
     """Value a second, and per kind: good, offered, late, refused; inter-token misses of the interactive."""
-    kinds = {}
-    for name, kind in STREAMED.items():
+    told = {}
+    for name, kind in kinds.items():
         mine = [r for r in records if r.request.kind is kind]
         done = [r for r in mine if r.answered]
-        kinds[name] = {
+        told[name] = {
             "good": sum(r.good for r in mine),
             "offered": len(mine),
             "late": sum(not r.good for r in done),
@@ -106,7 +126,7 @@ def summary(records: list[Record], seconds: float) -> dict[str, Any]:
             "refused": sum(r.refused is not None for r in mine),
             "failed": [repr(r.failed) for r in mine if r.failed is not None][:3],
         }
-    return {"value": sum(r.request.kind.value for r in records if r.good) / seconds, "kinds": kinds}
+    return {"value": sum(r.request.kind.value for r in records if r.good) / seconds, "kinds": told}
 
 
 def pair(
@@ -130,6 +150,7 @@ def pair(
         ]
         command += ["--seeds", str(seed), "--seconds", str(options.seconds), "--shape", options.shape]
         command += ["--slots", str(options.slots), "--silent", str(options.silent)]
+        command += ["--whole"] if options.whole else []
         lanes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
     capacities = [float(one.stdout.readline()) for one in lanes if one.stdout is not None]
     rate = load * statistics.mean(capacities)
@@ -166,6 +187,7 @@ def main() -> int:
     parser.add_argument("--shape", choices=("steady", "bursts"), default="steady")
     parser.add_argument("--slots", type=int, default=4)
     parser.add_argument("--silent", type=float, default=0.0, help="seconds of silence at the start")
+    parser.add_argument("--whole", action="store_true", help="no answer is streamed")
     parser.add_argument("--lane", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--model", help=argparse.SUPPRESS)
     parser.add_argument("--core", type=int, default=0, help=argparse.SUPPRESS)
