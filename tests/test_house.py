@@ -38,7 +38,17 @@ HEAVY = {
 # floors 1 to 3 stands here but those that are made around a package.
 DOORS = {
     "aiolimiter": ("simulate/policies.py",),  # the gate takes whatever looks like an AsyncLimiter, and imports nothing
-    "anyio": ("signals/sampler.py", "wake.py", "admission.py", "pull.py", "testing/", "calibrate/drive.py", "simulate/", "cli/"),
+    "anyio": (
+        "signals/sampler.py",
+        "wake.py",
+        "admission.py",
+        "pull.py",
+        "testing/",
+        "calibrate/drive.py",
+        "simulate/",
+        "cli/",
+        "wrappers/",
+    ),
     "cupy": ("signals/gpu.py",),
     "httpx": ("calibrate/endpoint.py",),
     "prometheus_client": ("telemetry/prometheus.py", "signals/metric_page.py"),  # one writes pages, one reads them

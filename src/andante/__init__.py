@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from andante.values import Ending as Ending
     from andante.values import Outcome as Outcome
     from andante.values import Snapshot as Snapshot
+    from andante.wrappers.stage import stage as stage
 
 _HOMES = {
     "admission": ("Admission",),
@@ -90,6 +91,7 @@ _HOMES = {
     "service": ("ServiceClass",),
     "ticket": ("State", "Ticket"),
     "values": ("Account", "Call", "Cost", "Counts", "Decision", "Ending", "Outcome", "Snapshot"),
+    "wrappers.stage": ("stage",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
